@@ -1,0 +1,193 @@
+"""Shapes of the dicts that operations return.
+
+The keys are part of the public contract; the tables have more columns.
+"""
+
+from typing import Any, NotRequired, TypeAlias, TypedDict
+
+JsonObject: TypeAlias = dict[str, Any]
+"""A decoded JSON object."""
+
+Content: TypeAlias = str | list[Any] | JsonObject | None
+"""Message content: text, or structured parts."""
+
+
+class CompactSessionRow(TypedDict):
+    """A row of `sessions` without its prompt."""
+
+    id: str
+    source: str
+    user_id: str | None
+    session_key: str | None
+    chat_id: str | None
+    chat_type: str | None
+    thread_id: str | None
+    display_name: str | None
+    origin_json: str | None
+    expiry_finalized: int
+    model: str | None
+    model_config: str | None
+    parent_session_id: str | None
+    started_at: float
+    ended_at: float | None
+    end_reason: str | None
+    message_count: int
+    tool_call_count: int
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    reasoning_tokens: int
+    cwd: str | None
+    git_repo_root: str | None
+    git_branch: str | None
+    billing_provider: str | None
+    billing_base_url: str | None
+    billing_mode: str | None
+    estimated_cost_usd: float | None
+    actual_cost_usd: float | None
+    cost_status: str | None
+    cost_source: str | None
+    pricing_version: str | None
+    title: str | None
+    title_source: str | None
+    last_activity_at: float | None
+    last_activity_description: str | None
+    last_activity_provenance: str | None
+    api_call_count: int
+    handoff_state: str | None
+    handoff_platform: str | None
+    handoff_error: str | None
+    compression_failure_cooldown_until: float | None
+    compression_failure_error: str | None
+    compression_fallback_streak: int
+    compression_ineffective_count: int
+    profile_name: str | None
+    rewind_count: int
+    archived: int
+    pinned: int
+    hidden: int
+    last_read_at: float | None
+
+
+class SessionRow(CompactSessionRow):
+    """A row of `sessions` with the text of its system prompt: 55 keys."""
+
+    system_prompt: str | None
+    system_prompt_hash: str | None
+
+
+class RichSessionRow(CompactSessionRow):
+    """A listed session. Compact rows lack the prompt; projected rows name their lineage root."""
+
+    system_prompt: NotRequired[str | None]
+    system_prompt_hash: NotRequired[str | None]
+    last_active: float
+    preview: str
+    unread: bool
+    _lineage_root_id: NotRequired[str]
+
+
+class MessageRow(TypedDict):
+    """A row of `messages`: 23 keys. The reasoning and codex columns are the stored JSON text."""
+
+    id: int
+    session_id: str
+    role: str
+    content: Content
+    tool_call_id: str | None
+    tool_calls: Any
+    tool_name: str | None
+    effect_disposition: str | None
+    timestamp: float
+    token_count: int | None
+    finish_reason: str | None
+    reasoning: str | None
+    reasoning_content: str | None
+    reasoning_details: str | None
+    codex_reasoning_items: str | None
+    codex_message_items: str | None
+    platform_message_id: str | None
+    observed: int
+    active: int
+    compacted: int
+    api_content: str | None
+    display_kind: str | None
+    display_metadata: JsonObject | None
+
+
+class MessageWindow(TypedDict):
+    """Messages around an anchor; the counts are the messages read on each side of it."""
+
+    window: list[MessageRow]
+    messages_before: int
+    messages_after: int
+
+
+class AnchoredView(MessageWindow):
+    """A window, with the first and the last messages of the session outside of it."""
+
+    bookend_start: list[MessageRow]
+    bookend_end: list[MessageRow]
+
+
+class RecentUserMessage(TypedDict):
+    """One line of a list of user messages."""
+
+    id: int
+    timestamp: float
+    preview: str
+
+
+class RewindResult(TypedDict):
+    """What a rewind has undone. Of `target_message` only `content` is decoded."""
+
+    rewound_count: int
+    target_message: MessageRow
+    new_head_id: int | None
+
+
+class ConversationMessage(TypedDict):
+    """A message as a model sees it; a key without a value is absent."""
+
+    role: str
+    content: Content
+    _row_id: NotRequired[int]
+    api_content: NotRequired[str]
+    display_kind: NotRequired[str]
+    display_metadata: NotRequired[JsonObject]
+    timestamp: NotRequired[float]
+    tool_call_id: NotRequired[str]
+    tool_name: NotRequired[str]
+    effect_disposition: NotRequired[str]
+    tool_calls: NotRequired[Any]
+    message_id: NotRequired[str]
+    observed: NotRequired[bool]
+    finish_reason: NotRequired[str]
+    reasoning: NotRequired[str]
+    reasoning_content: NotRequired[str]
+    reasoning_details: NotRequired[Any]
+    codex_reasoning_items: NotRequired[Any]
+    codex_message_items: NotRequired[Any]
+
+
+class ContextEntry(TypedDict):
+    """A neighbour of a search hit."""
+
+    role: str
+    content: str
+
+
+class SearchHit(TypedDict):
+    """A message found by a search."""
+
+    id: int
+    session_id: str
+    role: str
+    snippet: str
+    timestamp: float
+    tool_name: str | None
+    source: str
+    model: str | None
+    session_started: float
+    context: list[ContextEntry]
