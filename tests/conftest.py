@@ -5,8 +5,10 @@ The contract tests know only what is defined here: `db`, `open_store`, `location
 
 import asyncio
 import itertools
+import json
 import os
 import shutil
+import textwrap
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,8 @@ from tests.raw import Raw
 DRIVERS = ["sqlite", "postgresql+asyncpg", "postgresql+psycopg"]
 HISTORIC_STORES = "HERMES_ORM_HISTORIC_STORES"
 NO_HISTORIC_STORES = f"{HISTORIC_STORES} does not name the folder of stores of earlier releases"
+
+NOT_YET = Path(__file__).parent / "fixtures" / "not_yet.json"
 
 served = pytest.StashKey[PostgresServer]()
 
@@ -43,16 +47,18 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say which tests did not run for want of old stores."""
+    """List the public names that are still to come and the tests that lacked old stores."""
+    missing = [name for names in json.loads(NOT_YET.read_text()).values() for name in names]
+    if missing:
+        terminalreporter.section(f"{len(missing)} public names are still to come")
+        terminalreporter.line(textwrap.fill(", ".join(missing), 120))
     skipped = terminalreporter.stats.get("skipped", [])
-    missed = sorted(
-        {r.nodeid.partition("[")[0] for r in skipped if NO_HISTORIC_STORES in str(r.longrepr)}
-    )
-    if missed:
-        terminalreporter.section("NOT RUN", yellow=True)
-        terminalreporter.line(f"{NO_HISTORIC_STORES}; these tests did not run:")
-        for nodeid in missed:
-            terminalreporter.line(f"  {nodeid}")
+    reports = [report for report in skipped if NO_HISTORIC_STORES in str(report.longrepr)]
+    if reports:
+        terminalreporter.section(f"{len(reports)} tests did not run", yellow=True)
+        terminalreporter.line(f"{NO_HISTORIC_STORES}:")
+        for name in sorted({report.nodeid.partition("[")[0] for report in reports}):
+            terminalreporter.line(f"  {name}")
 
 
 @pytest.fixture(scope="session")
