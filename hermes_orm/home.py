@@ -1,0 +1,64 @@
+"""The Hermes home directory and the default database path in it.
+
+`DEFAULT_DB_PATH` is computed at import. A host may assign another value to that name, in any module
+of `DEFAULT_DB_PATH_MODULES` (usually `hermes_orm.DEFAULT_DB_PATH = path`). Every new store asks
+`default_db_path()`: an assigned value wins, otherwise the path follows the home of that moment.
+"""
+
+import os
+import sys
+from contextvars import ContextVar, Token
+from pathlib import Path
+
+_override: ContextVar[str] = ContextVar("hermes_home_override", default="")
+
+
+def set_home_override(home: str | os.PathLike[str] | None) -> Token[str]:
+    """Use `home` in the current context; return the token that `reset_home_override` takes.
+
+    None and the empty string mean "no override".
+    """
+    return _override.set("" if home is None else os.fspath(home))
+
+
+def reset_home_override(token: Token[str]) -> None:
+    """Restore the override that was active before the call that returned `token`."""
+    _override.reset(token)
+
+
+def hermes_home() -> Path:
+    """Return the home: context override, else `HERMES_HOME`, else the platform's default.
+
+    Nothing is expanded and the file system is not touched.
+    """
+    named = _override.get() or os.environ.get("HERMES_HOME", "").strip()
+    return Path(named) if named else _platform_home()
+
+
+def _platform_home() -> Path:
+    if sys.platform == "win32":
+        local = os.environ.get("LOCALAPPDATA", "").strip()
+        return (Path(local) if local else Path.home() / "AppData" / "Local") / "hermes"
+    return Path.home() / ".hermes"
+
+
+def _home_db_path() -> Path:
+    return hermes_home() / "state.db"
+
+
+DEFAULT_DB_PATH: Path = _home_db_path()
+"""Path of the default database at import time; assign to it to move the default."""
+
+DEFAULT_DB_PATH_MODULES = ("hermes_orm", "hermes_orm.compat.hermes_state", __name__)
+"""Modules whose name `DEFAULT_DB_PATH` a host may assign to; the first changed one wins."""
+
+_imported_default = DEFAULT_DB_PATH
+
+
+def default_db_path() -> Path:
+    """Return the database path of a store that is constructed now without one."""
+    for module in DEFAULT_DB_PATH_MODULES:
+        value = vars(sys.modules.get(module, os)).get("DEFAULT_DB_PATH", _imported_default)
+        if value != _imported_default:
+            return Path(value)
+    return _home_db_path()
