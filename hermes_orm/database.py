@@ -1,0 +1,121 @@
+"""Units of work: where they run, how long they wait, and the life of a store's connections."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TypeVar
+
+from hermes_orm.completion import to_completion
+from hermes_orm.config import load_settings
+from hermes_orm.dialects import Dialect, Scope, Transaction, Transport, Work, make_transport
+from hermes_orm.dialects.base import DEFAULT_PATIENCE, TRANSCRIPT_PATIENCE
+from hermes_orm.error_causes import clear_init_error, record_init_error
+from hermes_orm.errors import ReadOnlyStoreError, StoreClosedError
+from hermes_orm.home import hermes_home
+from hermes_orm.location import Location
+
+T = TypeVar("T")
+
+
+class Database:
+    """One store's database: two ways in, `read` and `write`, connected on first use.
+
+    Construction does no I/O. The Hermes home is fixed here, so that path and settings belong together.
+    """
+
+    def __init__(self, location: Location, *, dialect: Dialect, read_only: bool = False) -> None:
+        self.location = location
+        self.read_only = read_only
+        self.dialect = dialect
+        self._home: Path = hermes_home()
+        self._transport: Transport | None = None
+        self._built: Transport | None = None
+        self._opening: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
+        self._is_closed = False
+        self._closing: asyncio.Task[None] | None = None
+
+    async def read(
+        self, work: Work[T], *, scope: Scope = "snapshot", patience: float = DEFAULT_PATIENCE
+    ) -> T:
+        """Run `work` against committed data and return its result.
+
+        `statement`: the unit sends one SELECT. `snapshot`: all its SELECTs see the same moment.
+        """
+        transport = self._transport or await self._connect(patience)
+        return await transport.read(work, scope=scope, patience=patience)
+
+    async def write(
+        self,
+        work: Work[T],
+        *,
+        scope: Scope = "transaction",
+        patience: float = DEFAULT_PATIENCE,
+        alone: bool = False,
+    ) -> T:
+        """Run `work` in a transaction, commit, and return its result.
+
+        While the database is busy the whole unit runs again, until `patience` seconds are over; it must
+        not keep state between runs. An error or a cancellation leaves nothing behind. `alone`: never in
+        one commit with other units.
+        """
+        if self.read_only:
+            raise ReadOnlyStoreError.of("write")
+        transport = self._transport or await self._connect(patience)
+        return await transport.write(work, scope=scope, patience=patience, alone=alone)
+
+    async def _connect(self, patience: float) -> Transport:
+        """Open the database once; concurrent first calls wait for the one that does it."""
+        loop = asyncio.get_running_loop()
+        if self._opening is None or self._opening[0] is not loop:
+            self._opening = (loop, asyncio.Lock())
+        async with self._opening[1]:
+            self.check_open()
+            if self._transport is not None:
+                return self._transport
+            try:
+                transport = self._built or make_transport(
+                    self.location, load_settings(self._home), self.dialect, read_only=self.read_only
+                )
+                self._built = transport  # settings that validated stay fixed
+                await transport.open(loop.time() + patience)
+            except Exception as error:
+                record_init_error(error, self.location)
+                raise
+            if self._is_closed:
+                await to_completion(transport.close())
+                raise StoreClosedError()
+            clear_init_error()
+            self._transport = transport
+            return transport
+
+    def check_open(self) -> None:
+        """Raise StoreClosedError after close(); nothing re-opens a store silently."""
+        if self._is_closed:
+            raise StoreClosedError()
+
+    async def close(self) -> None:
+        """Close every connection; any number of calls share one close, and a cancelled one finishes first."""
+        self._is_closed = True
+        if self._closing is None:
+            transport, self._transport = self._transport, None
+            self._closing = asyncio.create_task(self._close(transport))
+        await to_completion(self._closing)
+
+    async def _close(self, transport: Transport | None) -> None:
+        if self._opening is not None and self._opening[0] is asyncio.get_running_loop():
+            async with self._opening[1]:  # a connect that is under way sees the mark and gives up
+                pass
+        if transport is not None:
+            await transport.close()
+
+
+__all__ = [
+    "DEFAULT_PATIENCE",
+    "TRANSCRIPT_PATIENCE",
+    "Database",
+    "Dialect",
+    "Scope",
+    "Transaction",
+    "Work",
+]

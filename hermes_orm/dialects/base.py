@@ -1,0 +1,120 @@
+"""What the two databases do differently, as a list of abstract parts, and what a unit of work sees."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeVar
+
+from sqlalchemy import Connection
+
+from hermes_orm.dialects.prepared import Params, Prepared
+
+T = TypeVar("T")
+Row = Sequence[Any]
+Scope = Literal["statement", "snapshot", "transaction"]
+NOTHING: Params = {}
+
+DEFAULT_PATIENCE = 20.0
+"""Seconds that a call may spend waiting for other writers."""
+TRANSCRIPT_PATIENCE = 60.0
+ACTIVITY_PATIENCE = 0.5
+
+
+class Transaction(ABC):
+    """What a unit of work may do: run prepared statements on one connection, inside one transaction."""
+
+    __slots__ = ("dialect",)
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+
+    @property
+    @abstractmethod
+    def connection(self) -> Connection:
+        """The SQLAlchemy connection of this transaction, for statements that are not prepared."""
+
+    @abstractmethod
+    def all(self, statement: Prepared, params: Params = NOTHING) -> Sequence[Row]:
+        """Return every row."""
+
+    @abstractmethod
+    def first(self, statement: Prepared, params: Params = NOTHING) -> Row | None:
+        """Return the first row, or None."""
+
+    @abstractmethod
+    def run(self, statement: Prepared, params: Params = NOTHING) -> int:
+        """Run a statement that returns no rows; return how many rows it changed."""
+
+    @abstractmethod
+    def run_many(self, statement: Prepared, rows: Sequence[Params]) -> None:
+        """Run a statement once per parameter set, in order."""
+
+    def scalar(self, statement: Prepared, params: Params = NOTHING) -> Any:
+        """Return the first column of the first row, or None."""
+        row = self.first(statement, params)
+        return None if row is None else row[0]
+
+
+Work = Callable[[Transaction], T]
+
+
+class Transcript(ABC):
+    """How message rows enter a transcript: guards, counters, identity and search row of each."""
+
+    @abstractmethod
+    def append(self, tx: Transaction, session_id: str, row: dict[str, Any]) -> int | None:
+        """Insert one live row and count it; return its id, or None when the session refuses it.
+
+        `row` holds the columns of `messages` and `tool_call_delta`. None means that no such session is
+        open for appends; nothing was changed.
+        """
+
+    @abstractmethod
+    def extend(self, tx: Transaction, session_id: str, rows: Sequence[dict[str, Any]]) -> bool:
+        """Insert `rows` in order and count them; False when the session refuses them."""
+
+
+class Search(ABC):
+    """Full-text search over messages: matching, ranking and substring conditions."""
+
+
+class Dialect(ABC):
+    """One database: its name, its stored forms, and its parts."""
+
+    name: str
+    content_marker: str
+    """Prefix that tells stored structured content from text."""
+    transcript: Transcript
+
+    @abstractmethod
+    def translate(self, error: BaseException) -> BaseException:
+        """Return the error that callers see for a driver's error; other errors come back unchanged."""
+
+    @abstractmethod
+    def is_busy(self, error: BaseException) -> bool:
+        """Whether waiting may help: a lock, a deadlock, a serialization failure."""
+
+
+class Transport(ABC):
+    """Connections of one store to its database; runs units of work on them."""
+
+    dialect: Dialect
+
+    @abstractmethod
+    async def open(self, deadline: float) -> None:
+        """Connect and make sure that the schema is current; `deadline` in loop time."""
+
+    @abstractmethod
+    async def read(self, work: Work[T], *, scope: Scope, patience: float) -> T:
+        """Run `work` against committed data."""
+
+    @abstractmethod
+    async def write(self, work: Work[T], *, scope: Scope, patience: float, alone: bool) -> T:
+        """Run `work` and commit; again while the database is busy and patience lasts."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Finish what runs, then close every connection."""
+
+

@@ -1,0 +1,27 @@
+"""PostgreSQL as one set of parts."""
+
+from __future__ import annotations
+
+from hermes_orm.dialects.base import Dialect
+from hermes_orm.dialects.postgresql import errors
+from hermes_orm.dialects.postgresql.search import PostgreSQLSearch
+from hermes_orm.dialects.postgresql.transcript import PostgreSQLTranscript
+
+
+class PostgreSQLDialect(Dialect):
+    """The server: many workers, many hosts."""
+
+    name = "postgresql"
+    content_marker = "\x01json:"
+
+    def __init__(self) -> None:
+        self.transcript = PostgreSQLTranscript()
+        self.search = PostgreSQLSearch()
+
+    def translate(self, error: BaseException) -> BaseException:
+        """Return a driver's error as SQLAlchemy's class, with the server's primary message only."""
+        return errors.translate(error)
+
+    def is_busy(self, error: BaseException) -> bool:
+        """Whether a lock, a deadlock or a serialization failure was in the way."""
+        return errors.sqlstate_of(error) in errors.BUSY

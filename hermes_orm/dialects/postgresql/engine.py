@@ -1,0 +1,226 @@
+"""PostgreSQL connections of one store: a pool, and units of work in SQLAlchemy's greenlet bridge."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, event, exc
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from hermes_orm.completion import to_completion
+from hermes_orm.dialects.base import ACTIVITY_PATIENCE, Dialect, Scope, Transport, Work
+from hermes_orm.dialects.postgresql import errors, opening
+from hermes_orm.dialects.postgresql.options import EngineOptions
+from hermes_orm.dialects.postgresql.permits import Permits
+from hermes_orm.dialects.postgresql.transaction import (
+    AsyncpgTransaction,
+    PostgreSQLTransaction,
+    PsycopgTransaction,
+)
+from hermes_orm.dialects.waiting import patiently
+from hermes_orm.errors import EventLoopError, StoreClosedError
+
+T = TypeVar("T")
+
+BEGIN: dict[Scope, str] = {
+    "snapshot": "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY",
+    "transaction": "BEGIN ISOLATION LEVEL READ COMMITTED",
+}
+IDLE_PING_AFTER = 1.0
+CLOSE_WITHIN = 10.0
+STATEMENTS_KEPT = 1000
+
+
+class PostgreSQLTransport(Transport):
+    """Creates the engine on first use, and runs each unit on one pooled connection."""
+
+    def __init__(self, options: EngineOptions, dialect: Dialect, *, read_only: bool) -> None:
+        self.dialect = dialect
+        self._options = options
+        self._read_only = read_only
+        self._engine: AsyncEngine | None = None
+        self._permits: Permits | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._running: set[asyncio.Task[Any]] = set()
+        self._transaction = (
+            AsyncpgTransaction if options.driver == "asyncpg" else PsycopgTransaction
+        )
+
+    async def open(self, deadline: float) -> None:
+        """Create the engine and make sure that the schema is current."""
+        engine = _engine(self._options)
+        try:
+            await self._translated(
+                opening.ensure_schema(engine, self._options, read_only=self._read_only)
+            )
+        except BaseException:
+            await to_completion(engine.dispose())
+            raise
+        self._engine = engine
+        pool = self._options.kwargs
+        self._permits = Permits(pool["pool_size"], pool["max_overflow"], pool["pool_timeout"])
+        self._loop = asyncio.get_running_loop()
+
+    async def read(self, work: Work[T], *, scope: Scope, patience: float) -> T:
+        """Run `work` on committed data: one statement, or a snapshot."""
+        begin = BEGIN.get(scope)
+        if begin is None and self._read_only and self._options.pooler:
+            begin = BEGIN["snapshot"]  # nothing was sent at start-up that would refuse a write
+        return await self._patiently(work, begin, patience, replaceable=True)
+
+    async def write(self, work: Work[T], *, scope: Scope, patience: float, alone: bool) -> T:
+        """Run `work` and commit: one statement in AUTOCOMMIT, or a transaction."""
+        begin = BEGIN["transaction"] if patience <= ACTIVITY_PATIENCE else BEGIN.get(scope)
+        return await self._patiently(work, begin, patience, replaceable=begin is not None)
+
+    async def _patiently(
+        self, work: Work[T], begin: str | None, patience: float, *, replaceable: bool
+    ) -> T:
+        if asyncio.get_running_loop() is not self._loop:
+            raise EventLoopError()
+        return await patiently(
+            lambda: self._translated(self._once(work, begin, patience, replaceable)),
+            patience=patience,
+            is_busy=self.dialect.is_busy,
+            exhausted=errors.lock_error,
+        )
+
+    async def _translated(self, call: Coroutine[Any, Any, T]) -> T:
+        try:
+            return await call
+        except Exception as error:
+            translated = self.dialect.translate(error)
+            if translated is error:
+                raise
+            raise translated from None  # the driver's text may show key values
+
+    async def _once(
+        self, work: Work[T], begin: str | None, patience: float, replaceable: bool
+    ) -> T:
+        assert self._permits is not None
+        await self._permits.acquire()
+        task = asyncio.current_task()
+        assert task is not None
+        self._running.add(task)
+        try:
+            return await self._on_connection(work, begin, patience, replaceable)
+        finally:
+            self._running.discard(task)
+            self._permits.release()
+
+    async def _on_connection(
+        self, work: Work[T], begin: str | None, patience: float, replaceable: bool
+    ) -> T:
+        if self._engine is None:
+            raise StoreClosedError()
+        connection = await self._engine.connect()
+        unit = _Unit(self, work, begin, patience)
+        try:
+            result: T = await connection.run_sync(unit.run)
+        except BaseException as error:
+            lost = await to_completion(_cleaned_up(connection, begin is not None))
+            if lost and replaceable and not unit.sent and isinstance(error, Exception):
+                return await self._on_connection(work, begin, patience, replaceable=False)
+            if lost and isinstance(error, Exception):
+                raise errors.translate(error, lost=True) from None
+            raise
+        await connection.close()
+        return result
+
+    def new_transaction(self, connection: Connection, one_statement: bool) -> PostgreSQLTransaction:
+        """Return a unit's view of a checked-out connection."""
+        return self._transaction(self.dialect, connection, one_statement=one_statement)
+
+    async def close(self) -> None:
+        """Wait up to 10 s for running units, then close every connection."""
+        engine, self._engine = self._engine, None
+        if engine is None:
+            return
+        here = asyncio.get_running_loop() is self._loop
+        if here and self._running:
+            _, late = await asyncio.wait(self._running, timeout=CLOSE_WITHIN)
+            del late  # they fail when their connection goes
+        await engine.dispose(close=here)
+
+
+class _Unit:
+    """A unit with its BEGIN and COMMIT, as one function for the greenlet bridge."""
+
+    def __init__(
+        self, transport: PostgreSQLTransport, work: Work[Any], begin: str | None, patience: float
+    ) -> None:
+        self._transport = transport
+        self._work = work
+        self._begin = begin
+        self._patience = patience
+        self.sent = False
+
+    def run(self, connection: Connection) -> Any:
+        tx = self._transport.new_transaction(connection, self._begin is None)
+        try:
+            if self._begin is None:
+                return self._work(tx)
+            begin = self._begin
+            tx.awaited(lambda driver: driver.execute(begin))
+            if self._patience <= ACTIVITY_PATIENCE:
+                limit = f"SET LOCAL lock_timeout = {max(1, int(self._patience * 1000))}"
+                tx.awaited(lambda driver: driver.execute(limit))
+            result = self._work(tx)
+            tx.awaited(lambda driver: driver.execute("COMMIT"))
+            return result
+        finally:
+            self.sent = tx.sent
+            tx.end()
+
+
+async def _cleaned_up(connection: AsyncConnection, in_transaction: bool) -> bool:
+    """Roll back and return the connection to the pool; True when it was lost and thrown away."""
+    try:
+        driver = (await connection.get_raw_connection()).driver_connection
+        if driver is None or _is_closed(driver):
+            raise exc.InvalidRequestError("the connection is closed")
+        if in_transaction:
+            await asyncio.wait_for(driver.execute("ROLLBACK"), CLOSE_WITHIN)
+    except Exception:
+        await connection.invalidate()
+        await connection.close()
+        return True
+    await connection.close()
+    return False
+
+
+def _is_closed(driver: Any) -> bool:
+    closed = getattr(driver, "is_closed", None)  # asyncpg; psycopg has an attribute
+    return bool(closed() if closed is not None else driver.closed)
+
+
+def _engine(options: EngineOptions) -> AsyncEngine:
+    engine = create_async_engine(options.url, isolation_level="AUTOCOMMIT", **options.kwargs)
+
+    @event.listens_for(engine.sync_engine, "connect")
+    def prepared_kept(connection: Any, record: Any) -> None:
+        if options.driver == "psycopg" and not options.pooler:
+            connection.driver_connection.prepared_max = STATEMENTS_KEPT
+
+    @event.listens_for(engine.sync_engine, "checkin")
+    def remember(connection: Any, record: Any) -> None:
+        record.info["used_at"] = time.monotonic()
+
+    @event.listens_for(engine.sync_engine, "checkout")
+    def ping(connection: Any, record: Any, proxy: Any) -> None:
+        if not options.ping:
+            return
+        idle = time.monotonic() - record.info.get("used_at", time.monotonic())
+        if _is_closed(connection.driver_connection):
+            raise exc.DisconnectionError("the server closed the connection")
+        if idle <= IDLE_PING_AFTER:
+            return
+        try:
+            engine.dialect.do_ping(connection)
+        except Exception as error:
+            raise exc.DisconnectionError("the connection does not answer") from error
+
+    return engine

@@ -1,0 +1,27 @@
+"""SQLite as one set of parts."""
+
+from __future__ import annotations
+
+from hermes_orm.dialects.base import Dialect
+from hermes_orm.dialects.sqlite import driver as sqlite_driver
+from hermes_orm.dialects.sqlite.search import SQLiteSearch
+from hermes_orm.dialects.sqlite.transcript import SQLiteTranscript
+
+
+class SQLiteDialect(Dialect):
+    """The embedded database: one file, one writer at a time."""
+
+    name = "sqlite"
+    content_marker = "\x00json:"
+
+    def __init__(self) -> None:
+        self.transcript = SQLiteTranscript()
+        self.search = SQLiteSearch()
+
+    def translate(self, error: BaseException) -> BaseException:
+        """Return a driver's error as the `sqlite3` class of the same name."""
+        return sqlite_driver.as_standard(error)
+
+    def is_busy(self, error: BaseException) -> bool:
+        """Whether another connection holds the lock that was needed."""
+        return sqlite_driver.is_busy(error)

@@ -1,0 +1,240 @@
+"""SQLite connections of one store: one writer, readers where WAL allows them, and their life."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import os
+import urllib.parse
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hermes_orm.completion import to_completion
+from hermes_orm.config import SQLiteSettings
+from hermes_orm.dialects.base import Dialect, Scope, Transport, Work
+from hermes_orm.dialects.sqlite import driver as sqlite_driver
+from hermes_orm.dialects.sqlite import journal, opening, upkeep
+from hermes_orm.dialects.sqlite.thread import ConnectionThread
+from hermes_orm.dialects.sqlite.transaction import HeldConnection, SQLiteTransaction
+from hermes_orm.dialects.sqlite.writer import WriteQueue
+from hermes_orm.dialects.waiting import patiently
+from hermes_orm.errors import EventLoopError
+
+logger = logging.getLogger("hermes_orm.sqlite")
+T = TypeVar("T")
+
+DRIVER_TIMEOUT = 1.0
+
+
+class Lane:
+    """One connection with its thread and its held SQLAlchemy connection."""
+
+    def __init__(self, thread: ConnectionThread, dialect: Dialect) -> None:
+        self.thread = thread
+        self.held = HeldConnection(thread.driver, dialect)
+        self.pending = 0
+
+    async def read(self, work: Work[T], scope: Scope, *, guarded: bool) -> T:
+        """Run a read unit; `guarded` makes the writer's connection refuse changes meanwhile."""
+        context = contextvars.copy_context()
+        self.pending += 1
+        try:
+            return await self.thread.call(
+                lambda: context.run(read_unit, self.held, work, scope, guarded)
+            )
+        finally:
+            self.pending -= 1
+
+    async def close(self) -> None:
+        """Let go of the connection inside its thread, then end the thread."""
+        await self.thread.call(self.held.dispose)
+        await self.thread.close()
+
+
+def read_unit(held: HeldConnection, work: Work[T], scope: Scope, guarded: bool) -> T:
+    """Run `work` on the connection's thread, in a snapshot unless one statement is all it sends."""
+    tx = SQLiteTransaction(held)
+    try:
+        if guarded:
+            held.driver.execute("PRAGMA query_only=1")
+        if scope != "statement":
+            held.begin("BEGIN")
+        return work(tx)
+    finally:
+        tx.end()
+        held.rollback()
+        if guarded:
+            held.driver.execute("PRAGMA query_only=0")
+
+
+class SQLiteTransport(Transport):
+    """Opens the file, keeps its lanes, and sends units to them."""
+
+    def __init__(
+        self, path: str, settings: SQLiteSettings, dialect: Dialect, *, read_only: bool
+    ) -> None:
+        self.dialect = dialect
+        self._path = path
+        self._settings = settings
+        self._read_only = read_only
+        self._writer: Lane | None = None
+        self._queue: WriteQueue | None = None
+        self._readers: list[Lane] = []
+        self._reader_limit = 0
+        self._opening = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def open(self, deadline: float) -> None:
+        """Open the writer's connection; patient while another process holds the file."""
+        loop = asyncio.get_running_loop()
+        await patiently(
+            self._open_once,
+            patience=deadline - loop.time(),
+            is_busy=self.dialect.is_busy,
+            exhausted=sqlite_driver.lock_error,
+        )
+
+    async def _open_once(self) -> None:
+        lane = Lane(await ConnectionThread.open(self._connect), self.dialect)
+        try:
+            mode = await lane.thread.call(lambda: self._prepare(lane.held))
+        except BaseException:
+            await to_completion(lane.close())
+            raise
+        self._writer = lane
+        wal = mode == "wal"
+        self._queue = WriteQueue(lane.thread, lane.held, checkpoints=wal)
+        self._reader_limit = self._settings.readers if wal and not self._read_only else 0
+
+    def _connect(self) -> Any:
+        if self._read_only:
+            return self._connect_read_only()
+        if self._path != ":memory:":
+            path = Path(self._path)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if not path.exists():
+                os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+            elif path.stat().st_size == 0:
+                logger.warning("%s existed with 0 bytes: a new database is created in it", path)
+        return _connection(self._path)
+
+    def _connect_read_only(self) -> Any:
+        quoted = urllib.parse.quote(os.path.abspath(self._path))
+        return _connection(f"file:{quoted}?mode=ro", uri=True)
+
+    def _prepare(self, held: HeldConnection) -> str:
+        settings, driver = self._settings, held.driver
+        if self._read_only:
+            journal.apply_pragmas(
+                driver, settings.pragmas, busy_timeout_ms=journal.BUSY_TIMEOUT_MS
+            )
+            opening.check_readable(driver)
+            return "read-only"
+        driver.execute("SELECT count(*) FROM sqlite_master").fetchone()  # is it a database at all?
+        label = os.path.basename(self._path)
+        mode = journal.choose_journal(driver, configured=settings.journal_mode, label=label)
+        journal.apply_pragmas(
+            driver,
+            settings.pragmas,
+            busy_timeout_ms=journal.BUSY_TIMEOUT_MS,
+            synchronous="NORMAL" if settings.synchronous == "normal" else None,
+        )
+        opening.ensure_schema(held)
+        return mode
+
+    async def read(self, work: Work[T], *, scope: Scope, patience: float) -> T:
+        """Run `work` on a reader, or through the writer's thread where there is none."""
+        self._claim_loop()
+        lane = await self._reader()
+        writer = self._require_writer()
+        return await patiently(
+            lambda: self._translated((lane or writer).read(work, scope, guarded=lane is None)),
+            patience=patience,
+            is_busy=self.dialect.is_busy,
+            exhausted=sqlite_driver.lock_error,
+        )
+
+    async def _translated(self, call: Any) -> Any:
+        try:
+            return await call
+        except sqlite_driver.module().Error as error:
+            raise self.dialect.translate(error) from None
+
+    async def _reader(self) -> Lane | None:
+        """Return the least busy reader; another one is opened while all are busy and the limit allows."""
+        best = min(self._readers, key=lambda lane: lane.pending, default=None)
+        is_idle = best is not None and best.pending == 0
+        if is_idle or self._opening or len(self._readers) >= self._reader_limit:
+            return best
+        self._opening = True
+        try:
+            best = await self._open_reader()
+            self._readers.append(best)
+        except sqlite_driver.module().Error as error:
+            logger.info("no further reading connection: %s", error)
+            self._reader_limit = len(self._readers)
+        finally:
+            self._opening = False
+        return best
+
+    async def _open_reader(self) -> Lane:
+        lane = Lane(await ConnectionThread.open(self._connect_read_only), self.dialect)
+        try:
+            await lane.thread.call(
+                lambda: journal.apply_pragmas(
+                    lane.held.driver,
+                    self._settings.pragmas,
+                    busy_timeout_ms=journal.READER_BUSY_TIMEOUT_MS,
+                )
+            )
+        except BaseException:
+            await to_completion(lane.close())
+            raise
+        return lane
+
+    async def write(self, work: Work[T], *, scope: Scope, patience: float, alone: bool) -> T:
+        """Run `work` in a transaction that waiting units may share."""
+        self._claim_loop()
+        assert self._queue is not None
+        return await self._queue.run(work, patience=patience, alone=alone)
+
+    def _claim_loop(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._loop is loop:
+            return
+        if self._loop is not None and self._loop.is_running():
+            raise EventLoopError()
+        self._loop = loop
+
+    def _require_writer(self) -> Lane:
+        assert self._writer is not None, "open() comes first"
+        return self._writer
+
+    async def close(self) -> None:
+        """Finish what is queued, close readers, truncate the WAL, close the writer."""
+        if self._writer is None:
+            return
+        if self._queue is not None:
+            await self._queue.drained()
+        for lane in self._readers:
+            await lane.close()
+        self._readers.clear()
+        if not self._read_only:
+            driver = self._writer.held.driver
+            await self._writer.thread.call(lambda: upkeep.checkpoint(driver, "TRUNCATE"))
+        await self._writer.close()
+        self._writer = self._queue = None
+
+
+def _connection(name: str, *, uri: bool = False) -> Any:
+    return sqlite_driver.module().connect(
+        name,
+        timeout=DRIVER_TIMEOUT,
+        isolation_level=None,  # BEGIN is sent by us
+        check_same_thread=False,
+        cached_statements=256,
+        uri=uri,
+    )
+
+

@@ -1,0 +1,117 @@
+"""A unit's view of a SQLite connection: prepared statements on the driver's cursor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Engine, StaticPool, create_engine
+
+from hermes_orm.dialects.base import NOTHING, Dialect, Row, Transaction
+from hermes_orm.dialects.prepared import CompiledText, Params, Prepared
+from hermes_orm.dialects.sqlite import driver as sqlite_driver
+
+
+class HeldConnection:
+    """A driver connection with the SQLAlchemy connection over it; lives and dies on its thread.
+
+    Transactions are begun and ended here, by hand: a begin *event* that fails ("database is locked") would
+    leave the SQLAlchemy connection without a transaction, and later statements in autocommit.
+    """
+
+    def __init__(self, driver: Any, dialect: Dialect) -> None:
+        self.driver = driver
+        self.dialect = dialect
+        self._engine: Engine = create_engine(
+            "sqlite+pysqlite://",
+            creator=lambda: driver,
+            poolclass=StaticPool,
+            module=sqlite_driver.module(),
+            hide_parameters=True,
+        )
+        self.sqlalchemy_dialect = self._engine.dialect
+        self._connection: Connection | None = None
+
+    def connection(self) -> Connection:
+        """Return the held SQLAlchemy connection, made when the first unit needs it."""
+        if self._connection is None:
+            self._connection = self._engine.connect()
+        return self._connection
+
+    def begin(self, statement: str) -> None:
+        """Send `BEGIN` or `BEGIN IMMEDIATE`."""
+        self.driver.execute(statement)
+
+    def commit(self) -> None:
+        """Commit what the units did; raises when the database is busy, and nothing is committed then."""
+        self.driver.commit()
+        self._settle()
+
+    def rollback(self) -> None:
+        """Undo what the units did, if a transaction is open."""
+        self.driver.rollback()
+        self._settle()
+
+    def _settle(self) -> None:
+        if self._connection is not None and self._connection.in_transaction():
+            self._connection.rollback()  # ends its bookkeeping; the driver has nothing open any more
+
+    def dispose(self) -> None:
+        """Let go of the SQLAlchemy side; the driver connection is closed by its thread."""
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
+
+
+class SQLiteTransaction(Transaction):
+    """One unit on a held connection; useless once the unit has ended."""
+
+    __slots__ = ("_driver", "_held", "_key")
+
+    def __init__(self, held: HeldConnection) -> None:
+        super().__init__(held.dialect)
+        self._held: HeldConnection | None = held
+        self._driver = held.driver
+        self._key = held.sqlalchemy_dialect
+
+    def end(self) -> None:
+        """Refuse every later statement: outside a unit it would run in autocommit."""
+        self._held = self._driver = None
+
+    @property
+    def connection(self) -> Connection:
+        """The held SQLAlchemy connection."""
+        if self._held is None:
+            raise RuntimeError("this unit of work has ended: no statement can run on it any more")
+        return self._held.connection()
+
+    def _execute(self, statement: Prepared, params: Params) -> Any:
+        compiled: CompiledText = statement.compiled(self._key)
+        if self._driver is None or not Prepared.on_driver:
+            return self.connection.exec_driver_sql(compiled.text, compiled.values(params))
+        return self._driver.execute(compiled.text, compiled.values(params))
+
+    def all(self, statement: Prepared, params: Params = NOTHING) -> Sequence[Row]:
+        """Return every row."""
+        rows: Sequence[Row] = self._execute(statement, params).fetchall()
+        return rows
+
+    def first(self, statement: Prepared, params: Params = NOTHING) -> Row | None:
+        """Return the first row, or None."""
+        cursor = self._execute(statement, params)
+        row: Row | None = cursor.fetchone()
+        cursor.close()  # an open cursor would keep the statement, and its lock, alive
+        return row
+
+    def run(self, statement: Prepared, params: Params = NOTHING) -> int:
+        """Run a statement that returns no rows; return how many rows it changed."""
+        return int(self._execute(statement, params).rowcount)
+
+    def run_many(self, statement: Prepared, rows: Sequence[Params]) -> None:
+        """Run a statement once per parameter set, in order."""
+        compiled = statement.compiled(self._key)
+        values = [compiled.values(row) for row in rows]
+        if self._driver is None or not Prepared.on_driver:
+            self.connection.exec_driver_sql(compiled.text, values)
+        else:
+            self._driver.executemany(compiled.text, values)

@@ -1,0 +1,18 @@
+"""How message rows enter a transcript on SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hermes_orm.dialects.base import Transaction, Transcript
+
+
+class SQLiteTranscript(Transcript):
+    """Appends on SQLite."""
+
+    def append(self, tx: Transaction, session_id: str, row: dict[str, Any]) -> int | None:
+        raise NotImplementedError
+
+    def extend(self, tx: Transaction, session_id: str, rows: Sequence[dict[str, Any]]) -> bool:
+        raise NotImplementedError

@@ -1,0 +1,108 @@
+"""How a repository method, a plan or a service becomes a public coroutine, with its signature kept."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Coroutine
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+from hermes_orm.database import DEFAULT_PATIENCE, Database, Scope, Work
+from hermes_orm.errors import ReadOnlyStoreError
+from hermes_orm.repositories.base import Plans, Repository
+
+P = ParamSpec("P")
+R = TypeVar("R")
+RepoT = TypeVar("RepoT", bound=Repository)
+PlansT = TypeVar("PlansT", bound=Plans)
+
+
+class Store(Protocol):
+    """What an operation needs of the store it is a method of."""
+
+    database: Database
+
+
+Operation = Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]
+
+
+def reads(
+    method: Callable[Concatenate[RepoT, P], R], *, scope: Scope = "snapshot"
+) -> Operation[P, R]:
+    """Expose a repository method as a coroutine that reads committed data.
+
+    `scope="statement"` when the method sends exactly one SELECT; the default is one snapshot for all.
+    """
+    owner = Repository.owner_of(method)
+
+    @functools.wraps(method)
+    async def operation(self: Store, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await self.database.read(
+            lambda tx: method(owner(tx), *args, **kwargs), scope=scope
+        )
+
+    return _described(operation, inspect.signature(method).return_annotation)
+
+
+def writes(
+    method: Callable[Concatenate[RepoT, P], R],
+    *,
+    patience: float = DEFAULT_PATIENCE,
+    scope: Scope = "transaction",
+    alone: bool = False,
+) -> Operation[P, R]:
+    """Expose a repository method as a coroutine that runs in one write transaction."""
+    owner = Repository.owner_of(method)
+
+    @functools.wraps(method)
+    async def operation(self: Store, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        _check_writable(self, method)
+        return await self.database.write(
+            lambda tx: method(owner(tx), *args, **kwargs),
+            patience=patience,
+            scope=scope,
+            alone=alone,
+        )
+
+    return _described(operation, inspect.signature(method).return_annotation)
+
+
+def plans(
+    method: Callable[Concatenate[PlansT, P], Work[R]],
+    *,
+    patience: float = DEFAULT_PATIENCE,
+    scope: Scope = "transaction",
+) -> Operation[P, R]:
+    """Expose a plan as a coroutine: its arguments are encoded first, then its unit is written."""
+    owner = Plans.owner_of(method)
+
+    @functools.wraps(method)
+    async def operation(self: Store, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        _check_writable(self, method)
+        work = method(owner(self.database.dialect), *args, **kwargs)
+        return await self.database.write(work, patience=patience, scope=scope)
+
+    returned = str(inspect.signature(method).return_annotation)
+    return _described(operation, returned.removeprefix("Work[").removesuffix("]"))
+
+
+def runs(
+    method: Callable[Concatenate[Database, P], Coroutine[Any, Any, R]],
+) -> Operation[P, R]:
+    """Expose a service, a flow of several transactions, as a coroutine."""
+
+    @functools.wraps(method)
+    async def operation(self: Store, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await method(self.database, *args, **kwargs)
+
+    return _described(operation, inspect.signature(method).return_annotation)
+
+
+def _described(operation: Operation[P, R], returned: Any) -> Operation[P, R]:
+    operation.__annotations__ = {**operation.__annotations__, "return": returned}
+    return operation
+
+
+def _check_writable(store: Store, method: Callable[..., Any]) -> None:
+    if store.database.read_only:
+        raise ReadOnlyStoreError.of(method.__name__)

@@ -1,0 +1,55 @@
+"""The public store: one line per operation; what each does stands where it is defined."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from hermes_orm.database import Database
+from hermes_orm.dialects import make_dialect
+from hermes_orm.facade import reads, writes
+from hermes_orm.location import SqliteLocation, locate
+from hermes_orm.repositories.meta import MetaRepository
+
+
+class SessionDB:
+    """Session store for AIAgent on SQLite or PostgreSQL.
+
+    `db_path` is a file (None: `state.db` in the Hermes home), `:memory:`, or a URL
+    `postgresql+asyncpg://...` or `postgresql+psycopg://...`. Nothing is opened before the first
+    operation; the host closes the store once. Bad arguments raise ValueError or TypeError.
+    """
+
+    def __init__(
+        self, db_path: str | os.PathLike[str] | None = None, read_only: bool = False
+    ) -> None:
+        location = locate(db_path)
+        self.db_path: Path | str = (
+            location.path if isinstance(location, SqliteLocation) else str(location)
+        )
+        self.read_only = read_only
+        self.database = Database(location, dialect=make_dialect(location), read_only=read_only)
+
+    def __repr__(self) -> str:
+        return f"SessionDB({str(self.db_path)!r}, read_only={self.read_only})"
+
+    async def close(self) -> None:
+        """Finish what runs and close every connection; later operations raise RuntimeError. Idempotent."""
+        await self.database.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # Metadata
+    get_meta = reads(MetaRepository.get_meta, scope="statement")
+    set_meta = writes(MetaRepository.set_meta, scope="statement")
