@@ -10,8 +10,9 @@ same name there. This happens when the error is created; the agent is never impo
 
 import sqlite3
 import sys
-from functools import lru_cache
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Final, Self
+
+_JOINED: Final[dict[tuple[type[Any], type[Any]], type[Any]]] = {}
 
 
 class StoreError(Exception):
@@ -26,7 +27,7 @@ class StoreError(Exception):
     def __new__(cls, *args: object, **kwargs: object) -> Self:
         """Create the error, as a subclass of the host's class too where there is one."""
         host = getattr(sys.modules.get("hermes_state"), cls.__name__, None)
-        joined: type[Self] = _joined(cast("type[Any]", cls), host)
+        joined: type[Self] = _joined(cls, host)
         return super().__new__(joined, *args)
 
     def __init__(self, *args: object) -> None:
@@ -37,16 +38,17 @@ class StoreError(Exception):
         return _restored, (self._public, self.args, vars(self))
 
 
-@lru_cache
 def _joined(cls: type[Any], host: object) -> type[Any]:
     """Return the class that is both `cls` and `host`, or `cls` when there is none."""
     if not (isinstance(host, type) and issubclass(host, Exception)) or issubclass(cls, host):
         return cls
-    names = {"__module__": cls.__module__, "__doc__": cls.__doc__, "_public": cls}
-    try:
-        return type(cls.__name__, (cls, host), names)
-    except TypeError:  # layouts or method orders that exclude each other
-        return cls
+    if (cls, host) not in _JOINED:
+        names = {"__module__": cls.__module__, "__doc__": cls.__doc__, "_public": cls}
+        try:
+            _JOINED[cls, host] = type(cls.__name__, (cls, host), names)
+        except TypeError:  # layouts or method orders that exclude each other
+            _JOINED[cls, host] = cls
+    return _JOINED[cls, host]
 
 
 def _restored(cls: type[StoreError], args: tuple[object, ...], state: dict[str, Any]) -> StoreError:
