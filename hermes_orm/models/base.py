@@ -4,12 +4,13 @@ from typing import Annotated
 
 from sqlalchemy import REAL, BigInteger, Double, Identity, Integer, MetaData, Text, text
 from sqlalchemy.orm import DeclarativeBase, mapped_column
+from sqlalchemy.types import TypeEngine
 
 TEXT = Text().with_variant(Text(collation="C"), "postgresql")
 """Unlimited text that orders, compares and folds byte by byte, as SQLite does."""
 
 _BIGINT = BigInteger().with_variant(Integer(), "sqlite")
-_DOUBLE = Double().with_variant(REAL(), "sqlite")
+_DOUBLE: TypeEngine[float] = Double().with_variant(REAL(), "sqlite")
 _ZERO = text("0")
 
 RowId = Annotated[int, mapped_column(_BIGINT, Identity(), primary_key=True)]

@@ -1,0 +1,202 @@
+"""Full-text objects of layout 3: views, FTS5 tables and the triggers that mirror `messages`.
+
+A view and the triggers of its index use one expression per column, so that a `delete` command
+always passes exactly the text that was indexed.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import OperationalError
+
+from hermes_orm.search.text import INDEXED_CHARACTERS, INDEXED_TOOL_CHARACTERS
+
+_MARKER = "x'006a736f6e3a'"
+"""The six bytes in front of structured content."""
+
+
+def decoded_content_sql(alias: str) -> str:
+    """Return the expression for the whole text of a message's content.
+
+    Plain text is itself; structured content is the texts of its text parts, joined with a blank;
+    a string that was stored as JSON is that string; undecodable JSON is NULL.
+    """
+    octets = f"CAST({alias}.content AS BLOB)"  # substr and length of text stop at U+0000
+    document = f"CAST(substr({octets}, 7) AS TEXT)"
+    return f"""
+        CASE
+        WHEN substr({octets}, 1, 6) <> {_MARKER} THEN {alias}.content
+        WHEN json_valid({document}) THEN
+            CASE json_type({document})
+            WHEN 'text' THEN json_extract({document}, '$')
+            WHEN 'array' THEN (
+                SELECT group_concat(json_extract(part.value, '$.text'), ' ')
+                FROM json_each({document}) AS part
+                WHERE CASE part.type WHEN 'object' THEN
+                    json_extract(part.value, '$.type') = 'text'
+                    AND json_type(part.value, '$.text') = 'text'
+                END
+            )
+            END
+        END
+    """
+
+
+def search_text_sql(alias: str) -> str:
+    """Return the expression for the indexed part of a message's content."""
+    text = decoded_content_sql(alias)
+    limit = (
+        f"CASE {alias}.role WHEN 'tool' THEN {INDEXED_TOOL_CHARACTERS} "
+        f"ELSE {INDEXED_CHARACTERS} END"
+    )
+    return f"""
+        CASE WHEN length(CAST({alias}.content AS BLOB)) > {limit}
+        THEN substr({text}, 1, {limit}) ELSE {text} END
+    """
+
+
+def _column_sql(alias: str, column: str) -> str:
+    """Return the indexed part of a column: the columns of a message share one budget, in order."""
+    content = search_text_sql(alias)
+    if column == "content":
+        return content
+    before = [f"coalesce(length({content}), 0)"]
+    names = ["content", "tool_name"]
+    if column == "tool_calls":
+        before.append(f"coalesce(length({alias}.tool_name), 0)")
+        names.append("tool_calls")
+    octets = " + ".join(f"coalesce(length(CAST({alias}.{name} AS BLOB)), 0)" for name in names)
+    return f"""
+        CASE WHEN {alias}.{column} IS NULL OR {octets} <= {INDEXED_CHARACTERS}
+        THEN {alias}.{column}
+        ELSE substr(
+            {alias}.{column}, 1, max(0, {INDEXED_CHARACTERS} - ({" + ".join(before)}))
+        ) END
+    """
+
+
+def eligible_session_sql(alias: str) -> str:
+    """Return the condition on a session whose messages substring search covers."""
+    return f"""
+        {alias}.source NOT IN ('cron', 'subagent')
+        AND CASE WHEN json_valid({alias}.model_config)
+            THEN json_extract({alias}.model_config, '$._delegate_from') END IS NULL
+    """
+
+
+def _substring_row(alias: str) -> str:
+    return f"""
+        {alias}.role <> 'tool' AND EXISTS (
+            SELECT 1 FROM sessions AS session
+            WHERE session.id = {alias}.session_id AND {eligible_session_sql("session")}
+        )
+    """
+
+
+def _progress_sql(key: str) -> str:
+    return f"coalesce((SELECT CAST(value AS INTEGER) FROM state_meta WHERE key = '{key}'), -1)"
+
+
+def _filled_sql(alias: str) -> str:
+    """Return the condition that a running rebuild does not still have to reach a message."""
+    return (
+        f"({alias}.id > {_progress_sql('fts_rebuild_high_water')} "
+        f"OR {alias}.id <= {_progress_sql('fts_rebuild_progress')})"
+    )
+
+
+@dataclass(frozen=True)
+class FtsIndex:
+    """An FTS5 table over a view of `messages`, with the triggers that keep it."""
+
+    name: str
+    columns: tuple[str, ...]
+    view_columns: tuple[str, ...] = ("id",)
+    options: str = ""
+    covers: Callable[[str], str] = lambda alias: "1"
+
+    @property
+    def view(self) -> str:
+        """Name of the view that is the content source."""
+        return f"{self.name}_src"
+
+    def table_ddl(self) -> str:
+        """Return the statement that creates the FTS5 table."""
+        return (
+            f"CREATE VIRTUAL TABLE {self.name} USING fts5({', '.join(self.columns)}, "
+            f"content='{self.view}', content_rowid='id'{self.options})"
+        )
+
+    def view_ddl(self) -> str:
+        """Return the statement that creates the content source."""
+        plain = ", ".join(f"message.{name}" for name in self.view_columns)
+        texts = ", ".join(f"{_column_sql('message', name)} AS {name}" for name in self.columns)
+        return (
+            f"CREATE VIEW {self.view} AS SELECT {plain}, {texts} "
+            f"FROM messages AS message WHERE {self.covers('message')}"
+        )
+
+    def trigger_ddl(self) -> tuple[str, str, str]:
+        """Return the statements that create the insert, delete and update triggers."""
+        watched = (*self.columns, "role")
+        changed = " OR ".join(f"OLD.{name} IS NOT NEW.{name}" for name in watched)
+        return (
+            f"CREATE TRIGGER {self.name}_insert AFTER INSERT ON messages BEGIN {self._add()}; END",
+            f"CREATE TRIGGER {self.name}_delete AFTER DELETE ON messages "
+            f"BEGIN {self._remove()}; END",
+            f"CREATE TRIGGER {self.name}_update AFTER UPDATE OF {', '.join(watched)} ON messages "
+            f"WHEN {changed} BEGIN {self._remove()}; {self._add()}; END",
+        )
+
+    def _add(self) -> str:
+        return (
+            f"INSERT INTO {self.name} (rowid, {', '.join(self.columns)}) "
+            f"SELECT NEW.id, {self._texts('NEW')} "
+            f"WHERE {_filled_sql('NEW')} AND {self.covers('NEW')}"
+        )
+
+    def _remove(self) -> str:
+        # Only the index itself knows what it holds: the session may have become ineligible, or
+        # be deleted, since the message was indexed. Deleting an absent row would corrupt it.
+        return (
+            f"INSERT INTO {self.name} ({self.name}, rowid, {', '.join(self.columns)}) "
+            f"SELECT 'delete', OLD.id, {self._texts('OLD')} "
+            f"WHERE EXISTS (SELECT 1 FROM {self.name}_docsize WHERE id = OLD.id)"
+        )
+
+    def _texts(self, alias: str) -> str:
+        return ", ".join(_column_sql(alias, name) for name in self.columns)
+
+
+WORDS = FtsIndex("messages_fts", ("content", "tool_name", "tool_calls"))
+SUBSTRINGS = FtsIndex(
+    "messages_fts_trigram",
+    ("content", "tool_name"),
+    view_columns=("id", "role"),
+    options=", tokenize='trigram'",
+    covers=_substring_row,
+)
+
+
+def create_search(connection: Connection) -> frozenset[str]:
+    """Create the objects of layout 3; return the names of the FTS tables.
+
+    An index whose module or tokenizer this SQLite lacks is left out with its view and triggers.
+    """
+    return frozenset(
+        index.name for index in (WORDS, SUBSTRINGS) if _create_index(connection, index)
+    )
+
+
+def _create_index(connection: Connection, index: FtsIndex) -> bool:
+    try:
+        connection.exec_driver_sql(index.table_ddl())
+    except OperationalError as error:
+        if "no such module" in str(error.orig) or "no such tokenizer" in str(error.orig):
+            return False
+        raise
+    connection.exec_driver_sql(index.view_ddl())
+    for statement in index.trigger_ddl():
+        connection.exec_driver_sql(statement)
+    return True
