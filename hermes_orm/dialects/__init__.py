@@ -1,2 +1,46 @@
 """The only place that knows SQLite from PostgreSQL."""
+
+from __future__ import annotations
+
+from hermes_orm.config import Settings
+from hermes_orm.dialects.base import Dialect, Scope, Transaction, Transport, Work
 from hermes_orm.dialects.prepared import Prepared
+from hermes_orm.location import Location, SqliteLocation
+
+
+def make_dialect(location: Location) -> Dialect:
+    """Return the parts of the location's database; imports no driver of the other one."""
+    if isinstance(location, SqliteLocation):
+        from hermes_orm.dialects.sqlite.dialect import SQLiteDialect
+
+        return SQLiteDialect()
+    from hermes_orm.dialects.postgresql.dialect import PostgreSQLDialect
+
+    return PostgreSQLDialect()
+
+
+def make_transport(
+    location: Location, settings: Settings, dialect: Dialect, *, read_only: bool
+) -> Transport:
+    """Return the transport for a location; nothing is connected yet."""
+    if isinstance(location, SqliteLocation):
+        from hermes_orm.dialects.sqlite.engine import SQLiteTransport
+
+        return SQLiteTransport(str(location), settings.sqlite, dialect, read_only=read_only)
+    from hermes_orm.dialects.postgresql.engine import PostgreSQLTransport
+    from hermes_orm.dialects.postgresql.options import engine_options
+
+    options = engine_options(location, settings.postgres, read_only=read_only)
+    return PostgreSQLTransport(options, dialect, read_only=read_only)
+
+
+__all__ = [
+    "Dialect",
+    "Prepared",
+    "Scope",
+    "Transaction",
+    "Transport",
+    "Work",
+    "make_dialect",
+    "make_transport",
+]

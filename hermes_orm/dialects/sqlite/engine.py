@@ -132,8 +132,10 @@ class SQLiteTransport(Transport):
             opening.check_readable(driver)
             return "read-only"
         driver.execute("SELECT count(*) FROM sqlite_master").fetchone()  # is it a database at all?
-        label = os.path.basename(self._path)
-        mode = journal.choose_journal(driver, configured=settings.journal_mode, label=label)
+        mode = "memory"
+        if self._path != ":memory:":
+            label = os.path.basename(self._path)
+            mode = journal.choose_journal(driver, configured=settings.journal_mode, label=label)
         journal.apply_pragmas(
             driver,
             settings.pragmas,

@@ -1,0 +1,1 @@
+"""One module and one class per aggregate: the operations of the store."""

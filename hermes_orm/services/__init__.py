@@ -1,0 +1,1 @@
+"""Flows of several transactions."""
