@@ -1,8 +1,8 @@
 """Rows of `messages`: from the arguments and dicts of callers, and back to dicts."""
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypedDict, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Required, TypeAlias, TypedDict, Unpack, cast
 
 from hermes_orm.codec import (
     decode_api_content,
@@ -24,6 +24,7 @@ MESSAGE_KEYS: Final = tuple(MessageRow.__annotations__)
 """The columns, in order, of the rows that `decode_row` takes."""
 
 _CLOCK_STEP: Final = 1e-6
+_Get: TypeAlias = Callable[[str], Any]
 
 
 class EncodedMessage(TypedDict):
@@ -56,57 +57,35 @@ class EncodedMessage(TypedDict):
     tool_call_count: int
 
 
+class MessageArguments(TypedDict, total=False):
+    """What `append_message` takes of a message; anything may be of an odd type."""
+
+    role: Required[object]
+    content: object
+    tool_name: object
+    tool_calls: object
+    tool_call_id: object
+    token_count: object
+    finish_reason: object
+    reasoning: object
+    reasoning_content: object
+    reasoning_details: object
+    codex_reasoning_items: object
+    codex_message_items: object
+    platform_message_id: object
+    observed: object
+    effect_disposition: object
+    timestamp: object
+    api_content: object
+    display_kind: object
+    display_metadata: object
+
+
 def encode_message(
-    marker: str,
-    *,
-    now: float,
-    role: object,
-    content: object = None,
-    tool_name: object = None,
-    tool_calls: object = None,
-    tool_call_id: object = None,
-    token_count: object = None,
-    finish_reason: object = None,
-    reasoning: object = None,
-    reasoning_content: object = None,
-    reasoning_details: object = None,
-    codex_reasoning_items: object = None,
-    codex_message_items: object = None,
-    platform_message_id: object = None,
-    observed: object = False,
-    effect_disposition: object = None,
-    timestamp: object = None,
-    api_content: object = None,
-    display_kind: object = None,
-    display_metadata: object = None,
-    compressed_summary: object = False,
+    marker: str, *, now: float, **message: Unpack[MessageArguments]
 ) -> EncodedMessage:
     """Return the row of one message; `now` is its time when `timestamp` is none."""
-    calls, tool_call_count = encode_tool_calls(tool_calls)
-    return {
-        "role": "unknown" if role is None else cast(str, encode_text(role)),
-        "content": encode_content(marker, content),
-        "tool_call_id": encode_text(tool_call_id),
-        "tool_calls": calls,
-        "tool_name": encode_text(tool_name),
-        "effect_disposition": encode_text(effect_disposition),
-        "timestamp": encode_timestamp(timestamp, now),
-        "token_count": encode_integer(token_count),
-        "finish_reason": encode_text(finish_reason),
-        "reasoning": encode_text(reasoning),
-        "reasoning_content": encode_text(reasoning_content),
-        "reasoning_details": encode_json(reasoning_details),
-        "codex_reasoning_items": encode_json(codex_reasoning_items),
-        "codex_message_items": encode_json(codex_message_items),
-        "platform_message_id": encode_text(platform_message_id),
-        "observed": 1 if observed else 0,
-        "_compressed_summary": 1 if compressed_summary else 0,
-        "api_content": encode_api_content(marker, api_content),
-        "display_kind": encode_text(display_kind) if isinstance(display_kind, str) else None,
-        "display_metadata": encode_display_metadata(display_metadata),
-        "message_uid": os.urandom(16).hex(),
-        "tool_call_count": tool_call_count,
-    }
+    return _encode(marker, message.get, message.get, now)
 
 
 def encode_rows(marker: str, messages: Sequence[object], *, now: float) -> list[EncodedMessage]:
@@ -118,44 +97,51 @@ def encode_rows(marker: str, messages: Sequence[object], *, now: float) -> list[
     """
     rows = []
     for position, message in enumerate(messages):
-        if not (message.__class__ is dict or isinstance(message, Mapping)):
+        if not isinstance(message, Mapping):
             kind = type(message).__name__
             raise TypeError(f"messages[{position}] must be a mapping such as a dict, not {kind}")
-        row = _encode_mapping(marker, cast(Mapping[str, Any], message), now)
+        get = message.get
+        row = _encode(marker, get, get if get("role") == "assistant" else _nothing, now)
         rows.append(row)
         now = max(now, row["timestamp"]) + _CLOCK_STEP
     return rows
 
 
-def _encode_mapping(marker: str, message: Mapping[str, Any], now: float) -> EncodedMessage:
-    get = message.get
-    role = get("role")
-    thinks = role == "assistant"
+def _nothing(key: str) -> None:
+    """Stand in for `dict.get` where the keys are not to be read."""
+
+
+def _encode(marker: str, get: _Get, thought: _Get, now: float) -> EncodedMessage:
+    """Return the row of a message that is read by `get`, its reasoning by `thought`."""
+    role, display_kind = get("role"), get("display_kind")
     platform_message_id = get("platform_message_id")
-    return encode_message(
-        marker,
-        now=now,
-        role=role,
-        content=get("content"),
-        tool_name=get("tool_name"),
-        tool_calls=get("tool_calls"),
-        tool_call_id=get("tool_call_id"),
-        token_count=get("token_count"),
-        finish_reason=get("finish_reason"),
-        reasoning=get("reasoning") if thinks else None,
-        reasoning_content=get("reasoning_content") if thinks else None,
-        reasoning_details=get("reasoning_details") if thinks else None,
-        codex_reasoning_items=get("codex_reasoning_items") if thinks else None,
-        codex_message_items=get("codex_message_items") if thinks else None,
-        platform_message_id=platform_message_id or get("message_id", platform_message_id),
-        observed=get("observed"),
-        effect_disposition=get("effect_disposition"),
-        timestamp=get("timestamp"),
-        api_content=get("api_content"),
-        display_kind=get("display_kind"),
-        display_metadata=get("display_metadata"),
-        compressed_summary=get("_compressed_summary"),
-    )
+    if not platform_message_id and (alias := get("message_id")) is not None:
+        platform_message_id = alias
+    tool_calls, tool_call_count = encode_tool_calls(get("tool_calls"))
+    return {
+        "role": "unknown" if role is None else cast(str, encode_text(role)),
+        "content": encode_content(marker, get("content")),
+        "tool_call_id": encode_text(get("tool_call_id")),
+        "tool_calls": tool_calls,
+        "tool_name": encode_text(get("tool_name")),
+        "effect_disposition": encode_text(get("effect_disposition")),
+        "timestamp": encode_timestamp(get("timestamp"), now),
+        "token_count": encode_integer(get("token_count")),
+        "finish_reason": encode_text(get("finish_reason")),
+        "reasoning": encode_text(thought("reasoning")),
+        "reasoning_content": encode_text(thought("reasoning_content")),
+        "reasoning_details": encode_json(thought("reasoning_details")),
+        "codex_reasoning_items": encode_json(thought("codex_reasoning_items")),
+        "codex_message_items": encode_json(thought("codex_message_items")),
+        "platform_message_id": encode_text(platform_message_id),
+        "observed": 1 if get("observed") else 0,
+        "_compressed_summary": 1 if get("_compressed_summary") else 0,
+        "api_content": encode_api_content(marker, get("api_content")),
+        "display_kind": encode_text(display_kind) if isinstance(display_kind, str) else None,
+        "display_metadata": encode_display_metadata(get("display_metadata")),
+        "message_uid": os.urandom(16).hex(),
+        "tool_call_count": tool_call_count,
+    }
 
 
 def decode_row(row: Sequence[Any]) -> MessageRow:
