@@ -84,7 +84,7 @@ def build_store(location: str) -> None:
 
     async def build() -> None:
         async with SessionDB(location) as db:
-            await db.session_count()
+            await db.get_meta("any")
 
     asyncio.run(build())
 
