@@ -1,0 +1,22 @@
+"""Schema of a PostgreSQL database."""
+
+from sqlalchemy import Connection
+
+from hermes_orm.dialects.postgresql.recency_ddl import RECENCY_TRIGGERS, create_recency_triggers
+from hermes_orm.dialects.recency import fill_recency
+from hermes_orm.dialects.stamps import describe_new_database, stamp_head
+from hermes_orm.models import Base
+from hermes_orm.models.own import OWN_TABLES
+
+OWN_OBJECTS = RECENCY_TRIGGERS | OWN_TABLES
+"""Tables and triggers that SQLite files of other programs do not have; all derived or a marker."""
+
+__all__ = ["OWN_OBJECTS", "create_head", "fill_recency"]
+
+
+def create_head(connection: Connection) -> None:
+    """Build the newest schema in an empty database, in the schema that is current."""
+    Base.metadata.create_all(connection, checkfirst=False)
+    describe_new_database(connection)
+    create_recency_triggers(connection)
+    stamp_head(connection)
