@@ -1,0 +1,271 @@
+"""Units of work on SQLite: one hop, shared commits, other processes' locks."""
+
+import asyncio
+import logging
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes_orm import SessionDB
+from hermes_orm.database import Transaction
+from hermes_orm.dialects.sqlite import upkeep
+from hermes_orm.errors import StoreLockedError
+from hermes_orm.repositories.meta import SET_META
+
+
+def put(tx: Transaction, key: str, value: str = "x") -> str:
+    tx.run(SET_META, {"key": key, "value": value})
+    return key
+
+
+@pytest.fixture(params=["delete", "wal"])
+def path(request: pytest.FixtureRequest, make_location: Callable[..., str]) -> str:
+    """A store's file in either journal mode; a file that is WAL stays WAL."""
+    path = make_location("sqlite")
+    connection = sqlite3.connect(path)
+    assert connection.execute(f"PRAGMA journal_mode={request.param}").fetchone() == (request.param,)
+    connection.close()
+    return path
+
+
+@pytest.fixture
+def other(path: str) -> Iterator[sqlite3.Connection]:
+    """A connection as another process would have it."""
+    connection = sqlite3.connect(path, isolation_level=None, timeout=0)
+    yield connection
+    connection.close()
+
+
+async def test_waiting_units_share_a_commit(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with SessionDB(path) as db:
+        await db.get_meta("open")
+        begun = []
+        blocker = threading.Event()
+
+        def wait(tx: Transaction) -> None:
+            blocker.wait(5)
+
+        first = asyncio.create_task(db.database.write(wait))
+        await asyncio.sleep(0.02)
+        held = db.database._transport._writer.held  # type: ignore[union-attr]
+        begin = held.begin
+        monkeypatch.setattr(held, "begin", lambda sql: (begun.append(sql), begin(sql)))
+        rest = [asyncio.create_task(db.set_meta(f"k{i}", str(i))) for i in range(100)]
+        await asyncio.sleep(0.02)
+        blocker.set()
+        await asyncio.gather(first, *rest)
+        assert begun == ["BEGIN IMMEDIATE"] * 2  # 64 and 36
+        assert await db.get_meta("k99") == "99"
+
+
+async def test_units_commit_in_the_order_of_the_queue(path: str) -> None:
+    order: list[int] = []
+    async with SessionDB(path) as db:
+        await db.get_meta("open")
+
+        def unit(number: int) -> Callable[[Transaction], None]:
+            return lambda tx: (put(tx, str(number)), order.append(number))[1]
+
+        await asyncio.gather(*(db.database.write(unit(i)) for i in range(150)))
+    assert order == sorted(order)
+
+
+async def test_a_failing_unit_of_a_group_takes_nobody_along(path: str) -> None:
+    runs: list[str] = []
+
+    def unit(name: str, *, changes: bool, fails: bool) -> Callable[[Transaction], str]:
+        def work(tx: Transaction) -> str:
+            runs.append(name)
+            if changes:
+                put(tx, name)
+            if fails:
+                raise KeyError(name)
+            return name
+
+        return work
+
+    async with SessionDB(path) as db:
+        await db.get_meta("open")
+        results = await asyncio.gather(
+            db.database.write(lambda tx: time.sleep(0.05)),
+            db.database.write(unit("a", changes=True, fails=False)),
+            db.database.write(unit("early", changes=False, fails=True)),
+            db.database.write(unit("late", changes=True, fails=True)),
+            db.database.write(unit("b", changes=True, fails=False)),
+            return_exceptions=True,
+        )
+        assert [str(result) for result in results] == ["None", "a", "'early'", "'late'", "b"]
+        assert runs == ["a", "early", "late", "a", "early", "b", "late"]
+        assert [await db.get_meta(key) for key in ("a", "early", "late", "b")] == [
+            "x",
+            None,
+            None,
+            "x",
+        ]
+
+
+async def test_cancelled_units_of_a_group_are_left_out(path: str) -> None:
+    async with SessionDB(path) as db:
+        await db.get_meta("open")
+        running = threading.Event()
+
+        def slow(tx: Transaction) -> str:
+            running.set()
+            time.sleep(0.1)
+            return put(tx, "slow")
+
+        tasks = [
+            asyncio.create_task(db.database.write(work))
+            for work in (lambda tx: time.sleep(0.05), slow, lambda tx: put(tx, "other"))
+        ]
+        while not running.is_set():
+            await asyncio.sleep(0.005)
+        queued = asyncio.create_task(db.set_meta("queued", "x"))
+        await asyncio.sleep(0)
+        tasks[1].cancel()
+        queued.cancel()
+        results = await asyncio.gather(*tasks, queued, return_exceptions=True)
+        assert [type(r) for r in results] == [
+            type(None),
+            asyncio.CancelledError,
+            str,
+            asyncio.CancelledError,
+        ]
+        assert [await db.get_meta(k) for k in ("slow", "other", "queued")] == [None, "x", None]
+
+
+async def test_another_process_with_the_lock_delays_a_write_but_no_read(
+    path: str, other: sqlite3.Connection
+) -> None:
+    async with SessionDB(path) as db:
+        await db.set_meta("k", "v")
+        other.execute("BEGIN IMMEDIATE")
+        write = asyncio.create_task(db.set_meta("k", "w"))
+        await asyncio.sleep(0.05)
+        assert await db.get_meta("k") == "v"
+        other.execute("ROLLBACK")
+        await write
+        assert await db.get_meta("k") == "w"
+
+
+async def test_patience_ends_with_a_lock_error(path: str, other: sqlite3.Connection) -> None:
+    async with SessionDB(path) as db:
+        await db.set_meta("k", "v")
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreLockedError, match=r"database is locked.*another Hermes process.*1 s"):
+            await db.database.write(lambda tx: put(tx, "k"), patience=1.2)
+        other.execute("ROLLBACK")
+        await db.set_meta("k", "later")
+
+
+async def test_a_busy_begin_runs_nothing(path: str, other: sqlite3.Connection) -> None:
+    """A statement that ran after a failed BEGIN would be in autocommit, and no rollback would undo it."""
+    runs = []
+    async with SessionDB(path) as db:
+        await db.get_meta("open")
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(sqlite3.OperationalError):
+            await db.database.write(lambda tx: runs.append(put(tx, "k")), patience=0.1)
+        other.execute("ROLLBACK")
+        assert runs == []
+        assert await db.get_meta("k") is None
+
+
+@pytest.mark.parametrize("scope", ["statement", "snapshot"])
+async def test_a_read_that_writes_is_refused(path: str, scope: Any) -> None:
+    async with SessionDB(path) as db:
+        with pytest.raises(sqlite3.OperationalError, match="attempt to write a readonly database"):
+            await db.database.read(lambda tx: put(tx, "k"), scope=scope)
+        await db.set_meta("k", "v")
+
+
+async def test_checkpoints_every_fifty_writes_and_at_close(
+    make_location: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = make_location("sqlite")
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA journal_mode=wal")
+    connection.close()
+    modes = []
+    original = upkeep.checkpoint
+    monkeypatch.setattr(
+        upkeep, "checkpoint", lambda driver, mode: (modes.append(mode), original(driver, mode))
+    )
+    async with SessionDB(path) as db:
+        for number in range(101):
+            await db.set_meta("k", str(number))
+    assert modes == ["PASSIVE", "PASSIVE", "TRUNCATE"]
+
+
+async def test_no_log_line_shows_what_is_stored(
+    path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with SessionDB(path) as db:
+        await db.set_meta("k", "SECRET")
+        assert await db.get_meta("k") == "SECRET"
+    assert "SECRET" not in caplog.text
+
+
+async def test_a_path_with_special_characters_is_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "a?b#c%20.db"
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA journal_mode=wal")
+    connection.close()
+    async with SessionDB(path) as db:
+        await db.set_meta("k", "v")
+        assert await db.get_meta("k") == "v"
+        assert {p.name.partition(".db")[0] for p in tmp_path.iterdir()} == {"a?b#c%20"}
+
+
+async def test_a_new_file_is_private(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "state.db"
+    async with SessionDB(path) as db:
+        await db.set_meta("k", "v")
+    assert path.stat().st_mode & 0o077 == 0
+
+
+async def test_an_empty_file_is_initialised_with_one_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "empty.db").touch()
+    for name in ("empty.db", "new.db"):
+        async with SessionDB(tmp_path / name) as db:
+            assert await db.get_meta("k") is None
+    assert [r.message for r in caplog.records if "0 bytes" in r.message] != []
+    assert not any("new.db" in r.message and "0 bytes" in r.message for r in caplog.records)
+
+
+async def test_garbage_is_refused_and_stays(tmp_path: Path) -> None:
+    path = tmp_path / "garbage.db"
+    path.write_bytes(b"not a database, only text " * 100)
+    async with SessionDB(path) as db:
+        with pytest.raises(sqlite3.DatabaseError, match="file is not a database"):
+            await db.get_meta("k")
+    assert path.read_bytes() == b"not a database, only text " * 100
+    assert [p.name for p in tmp_path.iterdir()] == ["garbage.db"]
+
+
+async def test_in_memory_is_one_connection() -> None:
+    async with SessionDB(":memory:") as db:
+        await db.set_meta("k", "v")
+        assert await asyncio.gather(*(db.get_meta("k") for _ in range(5))) == ["v"] * 5
+
+
+async def test_a_forgotten_store_does_not_keep_the_process_alive(path: str) -> None:
+    import subprocess
+    import sys
+
+    script = (
+        "import asyncio, sys; from hermes_orm import SessionDB\n"
+        "db = SessionDB(sys.argv[1]); print(asyncio.run(db.get_meta('k')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, path], capture_output=True, text=True, timeout=30
+    )
+    assert done.stdout.strip() == "None"
