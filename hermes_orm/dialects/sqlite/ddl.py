@@ -41,7 +41,7 @@ def complete_head(connection: Connection) -> None:
     found = connection.exec_driver_sql(
         f"SELECT name, type FROM sqlite_schema WHERE name IN ({names})"
     )
-    kinds: dict[str, str] = dict(found.tuples().all())
+    kinds = {row[0]: row[1] for row in found}
     if kinds.keys() == OWN_OBJECTS:
         return
     # Triggers stand on tables of the other program, so they do not go with ours.

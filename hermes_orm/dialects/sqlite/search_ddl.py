@@ -20,18 +20,21 @@ def decoded_content_sql(alias: str) -> str:
     """Return the expression for the whole text of a message's content.
 
     Plain text is itself; structured content is the texts of its text parts, joined with a blank;
-    a string that was stored as JSON is that string; undecodable JSON is NULL.
+    a string that was stored as JSON is that string; undecodable JSON is NULL. Texts inside JSON end
+    at their first U+0000.
     """
-    octets = f"CAST({alias}.content AS BLOB)"  # substr and length of text stop at U+0000
+    # Functions of text stop at U+0000, functions of a BLOB do not. json_extract stops there in some
+    # releases of SQLite only: substr makes all of them agree on what a shared file has indexed.
+    octets = f"CAST({alias}.content AS BLOB)"
     document = f"CAST(substr({octets}, 7) AS TEXT)"
     return f"""
         CASE
         WHEN substr({octets}, 1, 6) <> {_MARKER} THEN {alias}.content
         WHEN json_valid({document}) THEN
             CASE json_type({document})
-            WHEN 'text' THEN json_extract({document}, '$')
+            WHEN 'text' THEN substr(json_extract({document}, '$'), 1)
             WHEN 'array' THEN (
-                SELECT group_concat(json_extract(part.value, '$.text'), ' ')
+                SELECT group_concat(substr(json_extract(part.value, '$.text'), 1), ' ')
                 FROM json_each({document}) AS part
                 WHERE CASE part.type WHEN 'object' THEN
                     json_extract(part.value, '$.type') = 'text'
@@ -44,7 +47,10 @@ def decoded_content_sql(alias: str) -> str:
 
 
 def search_text_sql(alias: str) -> str:
-    """Return the expression for the indexed part of a message's content."""
+    """Return the expression for the indexed part of a message's content.
+
+    U+0000 ends the text of a message that is cut.
+    """
     text = decoded_content_sql(alias)
     limit = (
         f"CASE {alias}.role WHEN 'tool' THEN {INDEXED_TOOL_CHARACTERS} "
