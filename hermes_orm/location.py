@@ -133,10 +133,10 @@ def locate_postgres(db_path: object) -> PostgresLocation:
 
 def _parse_url(scheme: str, url: str) -> Location:
     if scheme in ("sqlite", "sqlite+aiosqlite"):
-        path = unquote(url.removeprefix(f"{scheme}:///"))
-        if path in ("", url) or "?" in url:
+        path = url.removeprefix(f"{scheme}:///")
+        if path in ("", url) or "?" in path:
             _reject("SQLite takes sqlite:///path without a query")
-        return SqliteLocation(Path(path))
+        return SqliteLocation(Path(unquote(path)))
     if scheme not in ("postgresql+asyncpg", "postgresql+psycopg"):
         raise ValueError(f"db_path has the unsupported scheme {scheme}://; use {_FORMS}")
     match = _DSN.fullmatch(url)
@@ -211,7 +211,10 @@ def _parameters(
     if any(len(values) > 1 for values in query.values()):
         _reject("a parameter is given twice")
     given = {key: values[0] for key, values in query.items()}
-    settings = parse_options(given.pop("options", ""))
+    try:
+        settings = parse_options(given.pop("options", ""))
+    except ValueError as error:
+        _reject(f"options {error}")
     if "application_name" in given:
         settings["application_name"] = given.pop("application_name")
     if "default_transaction_read_only" in settings:
@@ -255,7 +258,7 @@ def parse_options(text: str) -> dict[str, str]:
             word += words.pop(0)
         pair = re.fullmatch(r"-c([\w.-]+)=(.*)", word, re.DOTALL)
         if pair is None:
-            raise ValueError("options must consist of -c name=value")
+            raise ValueError("must consist of -c name=value")
         name, value = pair.groups()
         settings[name.lower().replace("-", "_")] = re.sub(r"\\(.)", r"\1", value, flags=re.DOTALL)
     return settings
