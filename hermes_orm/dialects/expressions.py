@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Text
+from sqlalchemy import SQLColumnExpression, Text, literal_column
 from sqlalchemy.dialects.postgresql import Insert, insert
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -51,3 +51,31 @@ def _(element: ascii_lower, compiler: SQLCompiler, **kw: Any) -> str:
     return f'lower(({compiler.process(element.clauses, **kw)}) COLLATE "C")'
 
 
+class json_text_value(FunctionElement[str]):  # noqa: N801
+    """`json_text_value(column, key)`: the value of a top-level key of JSON text, as text.
+
+    NULL when the key is absent or null, or when the document is no JSON object; never an error.
+    """
+
+    name = "json_text_value"
+    type = Text()
+    inherit_cache = True
+
+    def __init__(self, document: SQLColumnExpression[Any], key: str) -> None:
+        super().__init__(document, literal_column(f"'{key}'"))
+
+
+@compiles(json_text_value, "sqlite")
+def _(element: json_text_value, compiler: SQLCompiler, **kw: Any) -> str:
+    document, key = (compiler.process(part, **kw) for part in element.clauses)
+    return f"CASE WHEN json_valid({document}) THEN json_extract({document}, '$.' || {key}) END"
+
+
+@compiles(json_text_value, "postgresql")
+def _(element: json_text_value, compiler: SQLCompiler, **kw: Any) -> str:
+    document, key = (compiler.process(part, **kw) for part in element.clauses)
+    # Few rows hold the key; a letter of it may be written as an escape.
+    return (
+        f"CASE WHEN strpos({document}, {key}) > 0 OR strpos({document}, '\\u00') > 0 "
+        f"THEN hermes_json_text({document}, {key}) END"
+    )

@@ -2,6 +2,7 @@
 
 from sqlalchemy import Connection
 
+from hermes_orm.dialects.postgresql.markers_ddl import create_json_reader
 from hermes_orm.dialects.postgresql.recency_ddl import RECENCY_TRIGGERS, create_recency_triggers
 from hermes_orm.dialects.recency import fill_recency
 from hermes_orm.dialects.stamps import describe_new_database, stamp_head
@@ -19,4 +20,5 @@ def create_head(connection: Connection) -> None:
     Base.metadata.create_all(connection, checkfirst=False)
     describe_new_database(connection)
     create_recency_triggers(connection)
+    create_json_reader(connection)
     stamp_head(connection)

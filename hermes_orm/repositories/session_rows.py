@@ -1,0 +1,30 @@
+"""Columns of a session as operations return them, in the order of the keys."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, func
+
+from hermes_orm.models import Session, SystemPrompt
+from hermes_orm.rows import CompactSessionRow, SessionRow
+
+COMPACT_KEYS: Final = tuple(CompactSessionRow.__annotations__)
+SESSION_KEYS: Final = tuple(SessionRow.__annotations__)
+"""The keys of `get_session`: constants, since the table has more columns."""
+
+
+def compact_columns(session: type[Session] = Session) -> list[ColumnElement[Any]]:
+    """Return the columns of a row without its prompt, in the order of COMPACT_KEYS."""
+    return [getattr(session, key) for key in COMPACT_KEYS]
+
+
+def session_columns(
+    session: type[Session] = Session, prompt: type[SystemPrompt] = SystemPrompt
+) -> list[ColumnElement[Any]]:
+    """Return the columns of a full row, in the order of SESSION_KEYS.
+
+    The statement outer-joins `prompt` on the session's hash; files of old releases hold inline prompts.
+    """
+    text = func.coalesce(prompt.prompt, session.system_prompt).label("system_prompt")
+    return [text if key == "system_prompt" else getattr(session, key) for key in SESSION_KEYS]
