@@ -58,7 +58,7 @@ _imported_default = DEFAULT_DB_PATH
 def default_db_path() -> Path:
     """Return the database path of a store that is constructed now without one."""
     for module in DEFAULT_DB_PATH_MODULES:
-        value = vars(sys.modules.get(module, os)).get("DEFAULT_DB_PATH", _imported_default)
+        value = getattr(sys.modules.get(module), "DEFAULT_DB_PATH", _imported_default)
         if value != _imported_default:
             return Path(value)
     return _home_db_path()

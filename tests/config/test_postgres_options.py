@@ -158,8 +158,8 @@ def test_values_of_the_user_win_over_ours(driver: Driver) -> None:
     found = options(driver, query=query)
     assert startup(found) == {"jit": "on", "lock_timeout": "7", "application_name": "url"}
     own: dict[Driver, Any] = {
-        "asyncpg": {"server_settings": {"lock_timeout": "5000", "application_name": "own"}},
-        "psycopg": {"options": "-clock_timeout=5000", "application_name": "own"},
+        "asyncpg": {"server_settings": {"Lock_Timeout": "5000", "application_name": "own"}},
+        "psycopg": {"options": "-cLock-Timeout=5000", "application_name": "own"},
     }
     found = options(driver, {"connect_args": own[driver]}, query)
     assert startup(found) == {"jit": "on", "lock_timeout": "5000", "application_name": "own"}

@@ -88,7 +88,7 @@ def _requested(
     requested = {
         **location.settings,
         **parse_options(own.pop("options", "")),
-        **own.pop("server_settings", {}),
+        **{name.lower(): value for name, value in own.pop("server_settings", {}).items()},
     }
     if "application_name" in own:
         requested["application_name"] = own.pop("application_name")
