@@ -1,0 +1,1 @@
+"""The search language: queries, what they are matched against, and snippets. No database here."""
