@@ -1,0 +1,69 @@
+"""The text of a query tree in the languages of the two databases."""
+
+from typing import Final
+
+from hermes_orm.search.query import Node, Unit, fold
+from hermes_orm.search.vector import lexemes, pair_lexemes
+
+LIKE_ESCAPE: Final = "\\"
+
+_LIKE_ESCAPES: Final = str.maketrans({sign: LIKE_ESCAPE + sign for sign in f"{LIKE_ESCAPE}%_"})
+
+
+def to_fts5(node: Node) -> str:
+    """Return the FTS5 expression of a tree, for the word index and the trigram index alike."""
+    return fold(
+        node,
+        unit=_fts5_string,
+        all_of=" AND ".join,
+        any_of=" OR ".join,
+        # Parentheses, not NOT after NOT: FTS5 limits the depth of an expression.
+        but_not=lambda kept, dropped: f"{kept} NOT ({dropped})",
+    )
+
+
+def to_tsquery(node: Node) -> str:
+    """Return the text of the tsquery, to be cast, for a tree of words."""
+    return fold(
+        node,
+        unit=_tsquery_phrase,
+        all_of=" & ".join,
+        any_of=" | ".join,
+        but_not=lambda kept, dropped: f"{kept} & !({dropped})",
+    )
+
+
+def to_pair_tsquery(node: Node) -> str | None:
+    """Return the text of a tsquery that every hit of a substring search satisfies.
+
+    It asks for the CJK pairs of the units; None when a hit need not hold any.
+    """
+    return fold(
+        node,
+        unit=lambda unit: " & ".join(pair_lexemes(unit.text)) or None,
+        all_of=lambda parts: " & ".join(filter(None, parts)) or None,
+        any_of=lambda parts: " | ".join(filter(None, parts)) if all(parts) else None,
+        but_not=lambda kept, dropped: kept,
+    )
+
+
+def like_patterns(unit: Unit) -> tuple[str, ...]:
+    """Return the LIKE patterns, escaped by a backslash, of which one matches where the unit occurs.
+
+    LIKE folds ASCII only, so a unit with other cased letters has a pattern for each usual case.
+    """
+    text = unit.text
+    variants = [text]
+    if any(not letter.isascii() and letter.lower() != letter.upper() for letter in text):
+        variants += [text.lower(), text.upper(), text.capitalize()]
+    return tuple(f"%{variant.translate(_LIKE_ESCAPES)}%" for variant in dict.fromkeys(variants))
+
+
+def _fts5_string(unit: Unit) -> str:
+    string = f'"{unit.text}"'  # no unit holds a quote
+    return f"{string}*" if unit.prefix else string
+
+
+def _tsquery_phrase(unit: Unit) -> str:
+    phrase = " <-> ".join(f"'{lexeme}'" for lexeme in lexemes(unit.text))
+    return f"{phrase}:*" if unit.prefix else phrase
