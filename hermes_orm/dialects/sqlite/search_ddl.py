@@ -16,33 +16,44 @@ _MARKER = "x'006a736f6e3a'"
 """The six bytes in front of structured content."""
 
 
+def _fields_sql(number: str) -> str:
+    """Return type and text of a part of `json`, as a JSON array: one look into the document."""
+    path = f"'$[' || ({number}) || ']"
+    return f"json_extract(json, {path}.type', {path}.text')"
+
+
 def decoded_content_sql(alias: str) -> str:
     """Return the expression for the whole text of a message's content.
 
     Plain text is itself; structured content is the texts of its text parts, joined with a blank;
-    a string that was stored as JSON is that string; undecodable JSON is NULL. Texts inside JSON end
-    at their first U+0000.
+    a string that was stored as JSON is that string; undecodable JSON is NULL. U+0000 inside JSON is
+    a blank.
     """
-    # Functions of text stop at U+0000, functions of a BLOB do not. json_extract stops there in some
-    # releases of SQLite only: substr makes all of them agree on what a shared file has indexed.
+    # Functions of text stop at U+0000, so the marker and what follows are taken from the octets.
+    # JSON functions stop there in some releases only, and all must index a shared file alike. FTS5
+    # refuses a content source that uses a virtual table: that rules out json_each.
     octets = f"CAST({alias}.content AS BLOB)"
-    document = f"CAST(substr({octets}, 7) AS TEXT)"
     return f"""
-        CASE
-        WHEN substr({octets}, 1, 6) <> {_MARKER} THEN {alias}.content
-        WHEN json_valid({document}) THEN
-            CASE json_type({document})
-            WHEN 'text' THEN substr(json_extract({document}, '$'), 1)
-            WHEN 'array' THEN (
-                SELECT group_concat(substr(json_extract(part.value, '$.text'), 1), ' ')
-                FROM json_each({document}) AS part
-                WHERE CASE part.type WHEN 'object' THEN
-                    json_extract(part.value, '$.type') = 'text'
-                    AND json_type(part.value, '$.text') = 'text'
-                END
+        CASE WHEN substr({octets}, 1, 6) <> {_MARKER} THEN {alias}.content ELSE (
+            SELECT CASE WHEN json_valid(json) THEN CASE json_type(json)
+                WHEN 'text' THEN json_extract(json, '$')
+                WHEN 'array' THEN (
+                    WITH RECURSIVE part (number, total, fields) AS (
+                        SELECT 0, json_array_length(json), {_fields_sql("0")}
+                        UNION ALL
+                        SELECT number + 1, total, {_fields_sql("number + 1")}
+                        FROM part WHERE number + 1 < total
+                    )
+                    SELECT group_concat(json_extract(fields, '$[1]'), ' ') FROM part
+                    WHERE json_extract(fields, '$[0]') = 'text'
+                    AND json_type(fields, '$[1]') = 'text'
+                )
+            END END
+            FROM (
+                SELECT replace(CAST(substr({octets}, 7) AS TEXT), '\\u0000', '\\u0020') AS json
+                LIMIT 1  -- computes it once
             )
-            END
-        END
+        ) END
     """
 
 
