@@ -5,6 +5,8 @@ answers, server binaries on the machine, the binaries inside the `embedded-postg
 """
 
 import contextlib
+import gc
+import importlib
 import importlib.util
 import os
 import pwd
@@ -13,6 +15,7 @@ import socket
 import subprocess
 import tempfile
 import uuid
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -151,19 +154,19 @@ def from_docker() -> PostgresServer | None:
 
 def docker_answers() -> bool:
     """Whether a Docker engine can be reached."""
-    if not importlib.util.find_spec("docker"):
-        return False
-    import docker
-
     try:
-        client = docker.from_env(timeout=5)
-    except docker.errors.DockerException:
+        errors = importlib.import_module("docker.errors")
+    except ImportError:
         return False
-    with contextlib.closing(client):
-        try:
-            return bool(client.ping())
-        except (docker.errors.DockerException, OSError):
-            return False
+    answers = False
+    with (
+        contextlib.suppress(errors.DockerException, OSError),
+        contextlib.closing(importlib.import_module("docker").from_env(timeout=5)) as client,
+    ):
+        answers = client.ping()
+    with warnings.catch_warnings(action="ignore", category=ResourceWarning):
+        gc.collect()  # where nobody answers, the client leaves its socket open
+    return answers
 
 
 def new_container() -> Any:

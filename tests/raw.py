@@ -4,13 +4,10 @@ import asyncio
 import re
 from typing import Any
 
-from sqlalchemy import Connection, Engine, NullPool, create_engine, make_url
+from sqlalchemy import Engine, NullPool, create_engine, make_url
 
-try:
-    # Two SQLite libraries in one process would drop each other's file locks: use the store's.
-    import pysqlite3.dbapi2 as sqlite3
-except ImportError:
-    import sqlite3
+from hermes_orm.dialects.postgresql.ddl import fill_recency
+from hermes_orm.dialects.sqlite import driver as sqlite_driver
 
 CHANGES_TRANSCRIPTS = re.compile(
     r"\b(INSERT|UPDATE|DELETE)\b.*\b(sessions|messages)\b", re.I | re.S
@@ -36,7 +33,7 @@ class Raw:
         with self.engine.begin() as connection:
             changed = connection.exec_driver_sql(self._spell(sql), params).rowcount
             if self.is_postgres and CHANGES_TRANSCRIPTS.search(sql):
-                repair_recency(connection)
+                fill_recency(connection)
         return changed
 
     def _fetch(self, sql: str, params: tuple[Any, ...]) -> list[tuple[Any, ...]]:
@@ -63,11 +60,6 @@ def postgres_engine(location: str) -> Engine:
 
 def sqlite_engine(location: str) -> Engine:
     """Return a synchronous engine for a SQLite file."""
-    return create_engine(f"sqlite:///{location}", poolclass=NullPool, module=sqlite3)
-
-
-def repair_recency(connection: Connection) -> None:
-    """Bring the stored recency in line with the rows, as `hermes-orm db check` would."""
-    from hermes_orm.dialects.postgresql.ddl import fill_recency
-
-    fill_recency(connection)
+    # Two SQLite libraries in one process would drop each other's file locks: use the store's.
+    module = sqlite_driver.module()
+    return create_engine(f"sqlite:///{location}", poolclass=NullPool, module=module)

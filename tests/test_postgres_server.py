@@ -3,11 +3,12 @@
 from typing import Any
 
 import pytest
+from sqlalchemy import make_url
 
 from tests import postgres_server
 from tests.postgres_server import PostgresServer, PostgresUnavailable
 
-FOUND = PostgresServer(postgres_server.make_url("postgresql://somebody@localhost/postgres"))
+FOUND = PostgresServer(make_url("postgresql://somebody@localhost/postgres"))
 
 
 def test_environment_variable_wins(monkeypatch: pytest.MonkeyPatch) -> None:

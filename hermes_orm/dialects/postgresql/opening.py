@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from hermes_orm.dialects.postgresql import ddl, errors
 from hermes_orm.dialects.postgresql.options import EngineOptions
 from hermes_orm.errors import SchemaError
+from hermes_orm.models import AlembicVersion
 from hermes_orm.models.meta import HEAD_REVISION, SCHEMA_VERSION
 
 LOCK = 731948251
@@ -109,17 +110,25 @@ async def _create(engine: AsyncEngine) -> None:
                     await connection.run_sync(ddl.create_head)
                 return
             if loop.time() - began >= LOCK_WAIT:
-                holder = (await connection.execute(HOLDER, {"lock": LOCK})).first()
-                raise SchemaError(_locked(holder))
+                raise await locked(connection, LOCK_WAIT)
         await asyncio.sleep(LOCK_POLL)
 
 
-def _locked(holder: Any) -> str:
+async def locked(connection: AsyncConnection, waited_seconds: float) -> SchemaError:
+    """Return the error of a program that waited for the advisory lock in vain."""
+    holder = (await connection.execute(HOLDER, {"lock": LOCK})).first()
     who = f"process {holder[0]} ({holder[1]})" if holder else "another process"
-    return (
-        f"the schema is locked by {who} since {LOCK_WAIT:.0f} s or longer: "
+    return SchemaError(
+        f"the schema is locked by {who} since {waited_seconds:.0f} s or longer: "
         "wait for its migration, or end it, then try again"
     )
+
+
+async def refuse_unknown(connection: AsyncConnection) -> None:
+    """Raise SchemaError when there are tables without a revision, which no migration starts from."""
+    tables = await _tables(connection)
+    if tables and AlembicVersion.__tablename__ not in tables:
+        raise await _refusal(connection, tables)
 
 
 async def _check_read_only(connection: AsyncConnection) -> None:

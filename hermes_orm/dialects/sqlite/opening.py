@@ -41,11 +41,11 @@ def ensure_schema(held: HeldConnection) -> None:
     """Create the schema in an empty file, or stamp a version-31 file; refuse anything else untouched."""
     if is_current(held.driver):
         return
-    _recognise(held.driver)  # a refusal must not even take the write lock
+    recognise(held.driver)  # a refusal must not even take the write lock
     held.begin("BEGIN IMMEDIATE")
     try:
         if not is_current(held.driver):  # another process may have been first
-            if _recognise(held.driver) == "empty":
+            if recognise(held.driver) == "empty":
                 ddl.create_head(held.connection())
             else:
                 ddl.complete_head(held.connection())
@@ -57,14 +57,14 @@ def ensure_schema(held: HeldConnection) -> None:
 
 def check_readable(driver: Any) -> None:
     """Refuse a file that a read-only store cannot use; a version-31 file needs no stamp."""
-    if not is_current(driver) and _recognise(driver) == "empty":
+    if not is_current(driver) and recognise(driver) == "empty":
         raise sqlite3.OperationalError(
             "no such table: sessions (the file is empty; a read-only store creates nothing: "
             "open it once for writing)"
         )
 
 
-def _recognise(driver: Any) -> str:
+def recognise(driver: Any) -> str:
     """Return `empty` or `current`; raise SchemaError for any other content."""
     tables = {
         row[0]
