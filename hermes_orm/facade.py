@@ -95,7 +95,11 @@ def runs(
     async def operation(self: Store, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return await method(self.database, *args, **kwargs)
 
-    return _described(operation, inspect.signature(method).return_annotation)
+    signature = inspect.signature(method)
+    database, *arguments = signature.parameters.values()
+    store = database.replace(name="self", annotation=inspect.Parameter.empty)
+    vars(operation)["__signature__"] = signature.replace(parameters=[store, *arguments])
+    return _described(operation, signature.return_annotation)
 
 
 def _described(operation: Operation[P, R], returned: Any) -> Operation[P, R]:

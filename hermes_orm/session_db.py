@@ -9,9 +9,12 @@ from typing import Self
 
 from hermes_orm.database import Database
 from hermes_orm.dialects import make_dialect
-from hermes_orm.facade import reads, writes
+from hermes_orm.facade import reads, runs, writes
 from hermes_orm.location import SqliteLocation, locate
+from hermes_orm.repositories.counts import CountRepository
 from hermes_orm.repositories.meta import MetaRepository
+from hermes_orm.repositories.sessions import SessionRepository
+from hermes_orm.services import sessions
 
 
 class SessionDB:
@@ -49,6 +52,15 @@ class SessionDB:
         traceback: TracebackType | None,
     ) -> None:
         await self.close()
+
+    # Sessions
+    create_session = runs(sessions.create_session)
+    ensure_session = runs(sessions.ensure_session)
+    get_session = reads(SessionRepository.get_session, scope="statement")
+    end_session = runs(sessions.end_session)
+    reopen_session = writes(SessionRepository.reopen_session)
+    session_count_ge = reads(CountRepository.session_count_ge, scope="statement")
+    message_count = reads(CountRepository.message_count, scope="statement")
 
     # Metadata
     get_meta = reads(MetaRepository.get_meta, scope="statement")

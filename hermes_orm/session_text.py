@@ -1,6 +1,7 @@
 """Text of session rows: stored arguments, ids and keys, `model_config`."""
 
 import json
+import string
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -34,10 +35,24 @@ def stored_key(value: object, name: str = "session id") -> str:
     return key
 
 
+_LOWER: Final = {ord(capital): capital.lower() for capital in string.ascii_uppercase}
+_LIKE_ESCAPES: Final = str.maketrans({sign: f"\\{sign}" for sign in "\\%_"})
+
+
+def fold_ascii(text: str) -> str:
+    """Return `text` with A to Z lowered, as the databases' lower() does it; other letters stay."""
+    return text.translate(_LOWER)
+
+
+def escape_like(text: str) -> str:
+    """Return `text` for a LIKE pattern whose escape is a backslash: its wildcards stand for themselves."""
+    return text.translate(_LIKE_ESCAPES)
+
+
 # model_config
 
 
-def encode_config(config: Mapping[str, Any], *, compact: bool = False) -> str:
+def encode_config(config: Mapping[str, Any] | str, *, compact: bool = False) -> str:
     """Return `model_config` as JSON text; NaN and infinities become null.
 
     Raises TypeError when a value is nothing that JSON can hold.

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import SQLColumnExpression, Text, literal_column
+from sqlalchemy import (
+    Select,
+    SQLColumnExpression,
+    Text,
+    bindparam,
+    column,
+    literal_column,
+    select,
+)
 from sqlalchemy.dialects.postgresql import Insert, insert
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
 from hermes_orm.models.base import Base
+
+
+def insert_into(model: type[Base], values: Mapping[str, Any]) -> Insert:
+    """Return an INSERT that can go on with `on_conflict_do_...`; `excluded` is its row.
+
+    PostgreSQL's construct compiles for SQLite, too: the clause is spelt the same.
+    """
+    return insert(model).values(**values)
 
 
 def upsert(
@@ -21,11 +38,11 @@ def upsert(
     update: Sequence[str] = (),
     where: Any = None,
 ) -> Insert:
-    """Insert a row, or set the columns `update` of the row with the same primary key; none: keep that row.
+    """Insert a row, or set the columns `update` of the row with the same primary key.
 
-    PostgreSQL's construct compiles for SQLite, too: the clause is spelt the same.
+    Without `update` that row is kept.
     """
-    statement = insert(model).values(**values)
+    statement = insert_into(model, values)
     key = [column.name for column in model.__table__.primary_key]
     if not update:
         return statement.on_conflict_do_nothing(index_elements=key)
@@ -33,7 +50,7 @@ def upsert(
     return statement.on_conflict_do_update(index_elements=key, set_=changed, where=where)
 
 
-class ascii_lower(FunctionElement[str]):  # noqa: N801  (named like the SQL function it is)
+class ascii_lower(FunctionElement[str]):
     """`ascii_lower(text)`: A to Z folded, every other character kept."""
 
     name = "ascii_lower"
@@ -51,7 +68,7 @@ def _(element: ascii_lower, compiler: SQLCompiler, **kw: Any) -> str:
     return f'lower(({compiler.process(element.clauses, **kw)}) COLLATE "C")'
 
 
-class json_text_value(FunctionElement[str]):  # noqa: N801
+class json_text_value(FunctionElement[str]):
     """`json_text_value(column, key)`: the value of a top-level key of JSON text, as text.
 
     NULL when the key is absent or null, or when the document is no JSON object; never an error.
@@ -79,3 +96,78 @@ def _(element: json_text_value, compiler: SQLCompiler, **kw: Any) -> str:
         f"CASE WHEN strpos({document}, {key}) > 0 OR strpos({document}, '\\u00') > 0 "
         f"THEN hermes_json_text({document}, {key}) END"
     )
+
+
+class leading_text(FunctionElement[str]):
+    """`leading_text(text, length)`: at least the first `length` characters, U+0000 among them."""
+
+    name = "leading_text"
+    type = Text()
+    inherit_cache = True
+
+
+@compiles(leading_text, "sqlite")
+def _(element: leading_text, compiler: SQLCompiler, **kw: Any) -> str:
+    text, length = (compiler.process(part, **kw) for part in element.clauses)
+    # substr() ends at a NUL.
+    return f"CASE WHEN instr({text}, char(0)) THEN {text} ELSE substr({text}, 1, {length}) END"
+
+
+@compiles(leading_text, "postgresql")
+def _(element: leading_text, compiler: SQLCompiler, **kw: Any) -> str:
+    text, length = (compiler.process(part, **kw) for part in element.clauses)
+    return f"left({text}, {length})"
+
+
+class unindexed(FunctionElement[Any]):
+    """`unindexed(column)`: the column, where an index on it would lose an order that is worth more.
+
+    PostgreSQL knows how rare a value is and needs no advice.
+    """
+
+    name = "unindexed"
+    inherit_cache = True
+
+    def __init__(self, expression: SQLColumnExpression[Any]) -> None:
+        super().__init__(expression)
+        self.type = next(iter(self.clauses)).type
+
+
+@compiles(unindexed, "sqlite")
+def _(element: unindexed, compiler: SQLCompiler, **kw: Any) -> str:
+    return f"+{compiler.process(element.clauses, **kw)}"
+
+
+@compiles(unindexed, "postgresql")
+def _(element: unindexed, compiler: SQLCompiler, **kw: Any) -> str:
+    return compiler.process(element.clauses, **kw)
+
+
+class _json_texts(FunctionElement[str]):
+    """The texts of a JSON array, as a table with the column `value`."""
+
+    name = "json_texts"
+    type = Text()
+    inherit_cache = True
+
+
+@compiles(_json_texts, "sqlite")
+def _(element: _json_texts, compiler: SQLCompiler, **kw: Any) -> str:
+    return f"json_each({compiler.process(element.clauses, **kw)})"
+
+
+@compiles(_json_texts, "postgresql")
+def _(element: _json_texts, compiler: SQLCompiler, **kw: Any) -> str:
+    array = compiler.process(element.clauses, **kw)
+    return f"json_array_elements_text(CAST({array} AS json))"
+
+
+def bound_texts(name: str) -> Select[str]:
+    """Select the texts of one parameter, for `in_()`; its value is made by `text_list`."""
+    texts: Any = _json_texts(bindparam(name, type_=Text()))
+    return select(texts.table_valued(column("value", Text())).c.value)
+
+
+def text_list(texts: Iterable[str]) -> str:
+    """Return the value for `bound_texts`; the texts are free of U+0000 and lone surrogates."""
+    return json.dumps(list(texts))

@@ -24,7 +24,7 @@ def session_columns(
 ) -> list[ColumnElement[Any]]:
     """Return the columns of a full row, in the order of SESSION_KEYS.
 
-    The statement outer-joins `prompt` on the session's hash; files of old releases hold inline prompts.
+    The statement outer-joins `prompt` on the session's hash; old files hold inline prompts.
     """
     text = func.coalesce(prompt.prompt, session.system_prompt).label("system_prompt")
     return [text if key == "system_prompt" else getattr(session, key) for key in SESSION_KEYS]

@@ -1,0 +1,34 @@
+"""Conversation generations: how often the conversation with a peer was started afresh."""
+
+from __future__ import annotations
+
+from sqlalchemy import bindparam, literal
+
+from hermes_orm.dialects import Prepared
+from hermes_orm.dialects.expressions import insert_into
+from hermes_orm.models import ConversationGeneration
+from hermes_orm.repositories.base import Repository
+
+ADVANCE = Prepared(
+    insert_into(
+        ConversationGeneration,
+        {
+            "source": bindparam("source"),
+            "session_key": bindparam("session_key"),
+            "generation": literal(1),
+        },
+    ).on_conflict_do_update(
+        index_elements=["source", "session_key"],
+        set_={"generation": ConversationGeneration.generation + 1},
+    )
+)
+
+
+class GenerationRepository(Repository):
+    """Rows of `conversation_generations`; they are never deleted."""
+
+    def advance(self, source: str | None, session_key: str | None) -> None:
+        """Count a boundary of a peer's conversation; nothing when the row names no peer."""
+        peer = {"source": (source or "").strip(), "session_key": (session_key or "").strip()}
+        if all(peer.values()):
+            self.tx.run(ADVANCE, peer)

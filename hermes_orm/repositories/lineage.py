@@ -1,0 +1,172 @@
+"""How sessions hang together: what kind of child a session is, and the walks along a conversation.
+
+A conversation is a chain of *continuation edges*: its parent was compressed, and the child is no
+fork. Every session has at most one parent, so a walk that meets a session again has gone around
+a ring; UNION ends such walks, and they still give an answer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import (
+    CTE,
+    ColumnElement,
+    FromClause,
+    ScalarSelect,
+    Select,
+    and_,
+    case,
+    false,
+    func,
+    or_,
+    select,
+    true,
+)
+from sqlalchemy.orm import aliased
+
+from hermes_orm.models import Session, SessionRecency
+from hermes_orm.repositories.end_reasons import BRANCHED, COMPRESSION, RESET_END_REASONS
+from hermes_orm.repositories.markers import (
+    BRANCHED_FROM,
+    DELEGATE_FROM,
+    RESET_FROM,
+    config_marker,
+    is_bound,
+)
+
+TOOL_SOURCE = "tool"
+
+SessionAlias = type[Session]
+"""The class `Session`, or an alias of it."""
+
+
+# Kinds of children: `child` and `parent` are two aliases, joined by the statement.
+
+
+def is_legacy_reset_child(child: SessionAlias, parent: SessionAlias) -> ColumnElement[bool]:
+    """Whether the child replaced a parent that was reset, by the key they share."""
+    return and_(
+        or_(*(parent.end_reason == reason for reason in sorted(RESET_END_REASONS))),
+        child.session_key != "",
+        child.session_key == parent.session_key,
+    )
+
+
+def is_reset_child(child: SessionAlias, parent: SessionAlias) -> ColumnElement[bool]:
+    """Whether the child is a fresh conversation that replaced its parent."""
+    return or_(is_bound(child, parent, RESET_FROM), is_legacy_reset_child(child, parent))
+
+
+def is_branch_child(child: SessionAlias, parent: SessionAlias) -> ColumnElement[bool]:
+    """Whether the child is a visible copy that was branched off its parent."""
+    return or_(
+        is_bound(child, parent, BRANCHED_FROM),
+        and_(parent.end_reason == BRANCHED, child.started_at >= parent.ended_at),
+    )
+
+
+def is_fork(child: SessionAlias, parent: SessionAlias) -> ColumnElement[bool]:
+    """Whether the child began something of its own instead of carrying its parent on."""
+    return or_(
+        child.source == TOOL_SOURCE,
+        is_bound(child, parent, BRANCHED_FROM),
+        is_bound(child, parent, DELEGATE_FROM),
+        is_reset_child(child, parent),
+    )
+
+
+def is_continuation(child: SessionAlias, parent: SessionAlias) -> ColumnElement[bool]:
+    """Whether the child carries its compressed parent on."""
+    return and_(
+        child.parent_session_id == parent.id,
+        parent.end_reason == COMPRESSION,
+        child.source != TOOL_SOURCE,
+        *(~is_bound(child, parent, key) for key in (BRANCHED_FROM, DELEGATE_FROM, RESET_FROM)),
+    )
+
+
+def is_listable(session: SessionAlias) -> ColumnElement[bool]:
+    """Whether the session stands for itself in a listing: a root, a branch or a reset, no delegate.
+
+    A session whose parent is gone counts as a root.
+    """
+    parent = aliased(Session)
+    stands_alone = or_(is_branch_child(session, parent), is_reset_child(session, parent))
+    by_parent = (
+        select(func.coalesce(stands_alone, false()))
+        .where(parent.id == session.parent_session_id)
+        .correlate(session)
+        .scalar_subquery()
+    )
+    return and_(config_marker(session, DELEGATE_FROM).is_(None), func.coalesce(by_parent, true()))
+
+
+# Steps and walks
+
+
+def last_active(session: SessionAlias) -> ScalarSelect[Any]:
+    """Return the time of the session's last sign of life."""
+    return (
+        select(SessionRecency.last_active)
+        .where(SessionRecency.session_id == session.id)
+        .correlate(session)
+        .scalar_subquery()
+    )
+
+
+def continued_parent_id(child: SessionAlias) -> ScalarSelect[Any]:
+    """Return the id of the parent that the session carries on; NULL when there is none."""
+    parent = aliased(Session)
+    return (
+        select(parent.id).where(is_continuation(child, parent)).correlate(child).scalar_subquery()
+    )
+
+
+def preferred_continuation_id(parent: SessionAlias) -> ScalarSelect[Any]:
+    """Return the id of the child that carries a compressed session on; NULL when there is none.
+
+    Of several: compressed ones first, then open ones; then the last active, the latest started.
+    """
+    child = aliased(Session)
+    state = case((child.end_reason == COMPRESSION, 0), (child.ended_at.is_(None), 1), else_=2)
+    return (
+        select(child.id)
+        .where(is_continuation(child, parent))
+        .order_by(state, last_active(child).desc(), child.started_at.desc(), child.id.desc())
+        .limit(1)
+        .correlate(parent)
+        .scalar_subquery()
+    )
+
+
+def tips_of(roots: FromClause) -> CTE:
+    """Walk down from the compressed ones of `roots` (with a column `id`), one child at a time.
+
+    Return the rows (`root_id`, `id`) of the last sessions. A ring has none.
+    """
+    root, child = aliased(Session), aliased(Session)
+    walk = (
+        select(root.id.label("root_id"), root.id, preferred_continuation_id(root).label("next_id"))
+        .join_from(roots, root, root.id == roots.c.id)
+        .where(root.end_reason == COMPRESSION)
+        .cte("walk_down", recursive=True)
+    )
+    walk = walk.union(
+        select(walk.c.root_id, child.id, preferred_continuation_id(child)).join_from(
+            walk, child, child.id == walk.c.next_id
+        )
+    )
+    return select(walk.c.root_id, walk.c.id).where(walk.c.next_id.is_(None)).cte("tip")
+
+
+def chains_holding(condition: ColumnElement[bool], session: SessionAlias) -> Select[str]:
+    """Select the ids of sessions for which `condition` holds, and of all that they carry on."""
+    child, parent = aliased(Session), aliased(Session)
+    held = select(session.id).where(condition).cte(recursive=True)
+    held = held.union(
+        select(parent.id)
+        .join_from(held, child, child.id == held.c.id)
+        .join(parent, is_continuation(child, parent))
+    )
+    return select(held.c.id)

@@ -1,0 +1,53 @@
+"""System prompts: each text is stored once, and leaves with the last session that names it."""
+
+from __future__ import annotations
+
+import hashlib
+
+from sqlalchemy import bindparam, delete, exists, select
+
+from hermes_orm.dialects import Prepared
+from hermes_orm.dialects.expressions import upsert
+from hermes_orm.models import Session, SystemPrompt
+from hermes_orm.repositories.base import Repository
+
+_THIS = SystemPrompt.hash == bindparam("hash")
+
+HOLD_PROMPT = Prepared(
+    select(SystemPrompt.hash).where(_THIS).with_for_update(read=True, key_share=True)
+)
+ADD_PROMPT = Prepared(
+    upsert(SystemPrompt, {"hash": bindparam("hash"), "prompt": bindparam("prompt")})
+)
+CLAIM_PROMPT = Prepared(select(SystemPrompt.hash).where(_THIS).with_for_update(skip_locked=True))
+SWEEP_PROMPT = Prepared(
+    delete(SystemPrompt).where(
+        _THIS,
+        ~exists().where(Session.system_prompt_hash == SystemPrompt.hash),
+        ~exists().where(Session.tool_names == SystemPrompt.hash),
+    )
+)
+
+
+def prompt_hash(prompt: str) -> str:
+    """Return the key of a prompt: the SHA-256 of its UTF-8 bytes in hex."""
+    return hashlib.sha256(prompt.encode()).hexdigest()
+
+
+class PromptRepository(Repository):
+    """Rows of `system_prompts`."""
+
+    def keep(self, key: str, prompt: str) -> None:
+        """Store the prompt unless it is there, and protect it from sweeps until the commit."""
+        while self.tx.first(HOLD_PROMPT, {"hash": key}) is None:
+            if self.tx.run(ADD_PROMPT, {"hash": key, "prompt": prompt}):
+                return
+
+    def sweep(self, key: str) -> None:
+        """Delete the prompt if no session names it as prompt or as tool list.
+
+        A prompt that somebody is just storing is left alone. Once it is claimed, nobody can start
+        to refer to it, and the next statement sees everybody who did before.
+        """
+        if self.tx.first(CLAIM_PROMPT, {"hash": key}) is not None:
+            self.tx.run(SWEEP_PROMPT, {"hash": key})

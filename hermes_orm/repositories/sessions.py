@@ -1,0 +1,102 @@
+"""Session rows: read, end, reopen."""
+
+from __future__ import annotations
+
+from sqlalchemy import bindparam, null, select, update
+from sqlalchemy.orm import aliased
+
+from hermes_orm import clock
+from hermes_orm.dialects import Prepared
+from hermes_orm.models import Session, SystemPrompt
+from hermes_orm.repositories.base import Repository
+from hermes_orm.repositories.end_reasons import RESET_END_REASONS
+from hermes_orm.repositories.generations import GenerationRepository
+from hermes_orm.repositories.lineage import is_legacy_reset_child
+from hermes_orm.repositories.markers import RESET_FROM
+from hermes_orm.repositories.session_rows import SESSION_KEYS, session_columns
+from hermes_orm.rows import SessionRow
+from hermes_orm.session_text import decode_config, encode_config, lookup_key, session_text
+
+GET_SESSION = Prepared(
+    select(*session_columns())
+    .outerjoin(SystemPrompt, SystemPrompt.hash == Session.system_prompt_hash)
+    .where(Session.id == bindparam("session_id"))
+)
+END = Prepared(
+    update(Session)
+    .where(Session.id == bindparam("session_id"), Session.ended_at.is_(None))
+    .values(ended_at=bindparam("now"), end_reason=bindparam("reason"))
+    .returning(Session.source, Session.session_key)
+)
+LOCK_ENDED = Prepared(
+    select(Session.end_reason)
+    .where(Session.id == bindparam("session_id"), Session.ended_at.is_not(None))
+    .with_for_update(key_share=True)
+)
+REOPEN = Prepared(
+    update(Session)
+    .where(Session.id == bindparam("session_id"))
+    .values(ended_at=null(), end_reason=null())
+)
+STORE_CONFIG = Prepared(
+    update(Session)
+    .where(Session.id == bindparam("session_id"))
+    .values(model_config=bindparam("config"))
+)
+
+
+def _reset_children() -> Prepared:
+    child, parent = aliased(Session), aliased(Session)
+    return Prepared(
+        select(child.id, child.model_config)
+        .join_from(child, parent, parent.id == child.parent_session_id)
+        .where(parent.id == bindparam("session_id"), is_legacy_reset_child(child, parent))
+        .order_by(child.id)
+        .with_for_update(key_share=True, of=child)
+    )
+
+
+RESET_CHILDREN = _reset_children()
+
+
+class SessionRepository(Repository):
+    """Rows of `sessions`: identity and end."""
+
+    def get_session(self, session_id: str) -> SessionRow | None:
+        """Return the session, or None when there is no such id."""
+        key = lookup_key(session_id)
+        row = None if key is None else self.tx.first(GET_SESSION, {"session_id": key})
+        return None if row is None else dict(zip(SESSION_KEYS, row, strict=True))  # type: ignore[return-value]
+
+    def end_session(self, session_id: str, end_reason: str | None) -> None:
+        """End the session, unless it has ended: the first reason wins.
+
+        A reset of a gateway conversation also advances the generation of its peer.
+        """
+        key, reason = lookup_key(session_id), session_text(end_reason)
+        if key is None:
+            return
+        end = {"session_id": key, "now": clock.now(), "reason": reason}
+        peer = self.tx.first(END, end)
+        if peer is not None and reason in RESET_END_REASONS:
+            GenerationRepository(self.tx).advance(*peer)
+
+    def reopen_session(self, session_id: str) -> None:
+        """Open an ended session again.
+
+        Children that count as resets only by its end reason get the marker `_reset_from` first.
+        """
+        key = lookup_key(session_id)
+        if key is None:
+            return
+        this = {"session_id": key}
+        ended = self.tx.first(LOCK_ENDED, this)
+        if ended is None:
+            return
+        if ended[0] in RESET_END_REASONS:
+            for child, stored in self.tx.all(RESET_CHILDREN, this):
+                config = decode_config(stored) or {}
+                if config.get(RESET_FROM) is None:
+                    marked = encode_config({**config, RESET_FROM: key}, compact=True)
+                    self.tx.run(STORE_CONFIG, {"session_id": child, "config": marked})
+        self.tx.run(REOPEN, this)
