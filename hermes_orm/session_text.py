@@ -45,7 +45,7 @@ def fold_ascii(text: str) -> str:
 
 
 def escape_like(text: str) -> str:
-    """Return `text` for a LIKE pattern whose escape is a backslash: its wildcards stand for themselves."""
+    """Return `text` with its wildcards escaped by a backslash, for a LIKE pattern."""
     return text.translate(_LIKE_ESCAPES)
 
 

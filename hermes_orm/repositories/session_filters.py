@@ -1,0 +1,186 @@
+"""Conditions on sessions that listings and counts share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import (
+    ColumnElement,
+    Integer,
+    SQLColumnExpression,
+    and_,
+    bindparam,
+    false,
+    func,
+    or_,
+)
+from sqlalchemy.orm import aliased
+
+from hermes_orm.dialects.expressions import ascii_lower, bound_texts, text_list, unindexed
+from hermes_orm.models import Session
+from hermes_orm.models.base import TEXT
+from hermes_orm.repositories.lineage import SessionAlias, chains_holding, is_listable
+from hermes_orm.session_text import escape_like, fold_ascii, lookup_key
+
+_LONGEST_PATTERN: Final = 50_000
+"""Bytes; SQLite refuses longer LIKE patterns."""
+
+_SEPARATORS: Final = "/\\"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFilter:
+    """A set of named conditions with the parameters that they bind.
+
+    The names decide the statement, so they are the key under which it is cached.
+    """
+
+    names: frozenset[str]
+    params: Mapping[str, Any]
+
+
+def session_filter(
+    *,
+    source: str | None = None,
+    sources: Iterable[str] | None = None,
+    exclude_sources: Iterable[str] | None = None,
+    cwd_prefix: str | None = None,
+    session_key: str | None = None,
+    min_message_count: int = 0,
+    include_archived: bool = False,
+    archived_only: bool = False,
+    include_hidden: bool = False,
+    include_children: bool = False,
+    id_query: str | None = None,
+    search_query: str | None = None,
+) -> SessionFilter:
+    """Return the filter for the arguments of a public operation; an empty one does not filter."""
+    builder = _Builder()
+    builder.text("source", source)
+    builder.texts("sources", None if source else sources)
+    builder.texts("exclude_sources", exclude_sources)
+    builder.path(cwd_prefix)
+    builder.text("session_key", session_key)
+    if min_message_count and min_message_count > 0:
+        builder.add("min_message_count", min_message_count=int(min_message_count))
+    if archived_only:
+        builder.add("archived")
+    elif not include_archived:
+        builder.add("unarchived")
+    if not include_hidden:
+        builder.add("unhidden")
+    if not include_children:
+        builder.add("listable")
+    builder.needle("id_query", id_query)
+    builder.needle("search_query", search_query)
+    return SessionFilter(frozenset(builder.names), builder.params)
+
+
+def conditions(names: frozenset[str], session: SessionAlias = Session) -> list[ColumnElement[bool]]:
+    """Return the conditions of a filter on the rows of `session`."""
+    return [condition(session) for name, condition in _CONDITIONS.items() if name in names]
+
+
+class _Builder:
+    """Collects conditions; a text that no column can hold adds one that nothing meets."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        self.params: dict[str, Any] = {}
+
+    def add(self, name: str, **params: object) -> None:
+        self.names.add(name)
+        self.params.update(params)
+
+    def text(self, name: str, value: str | None) -> None:
+        if value:
+            key = lookup_key(value)
+            self.add("nothing") if key is None else self.add(name, **{name: key})
+
+    def texts(self, name: str, values: Iterable[str] | None) -> None:
+        if values:
+            keys = [lookup_key(value) for value in values]
+            self.add(name, **{name: text_list(key for key in keys if key is not None)})
+
+    def path(self, prefix: str | None) -> None:
+        path = lookup_key(prefix or "")
+        if path is None:
+            self.add("nothing")
+        elif stem := path.rstrip(_SEPARATORS):
+            self.add("cwd_prefix", cwd_stem=stem, cwd_stem_length=len(stem))
+        elif path:
+            self.add("cwd_root", cwd_root=path[0])
+
+    def needle(self, name: str, query: str | None) -> None:
+        needle = fold_ascii((query or "").strip())
+        pattern = _pattern_of(needle)
+        if not needle:
+            return
+        if lookup_key(needle) is None or len(pattern.encode()) > _LONGEST_PATTERN:
+            self.add("nothing")
+            return
+        self.add(name, **{name: pattern})
+        if name == "search_query":
+            compact = "".join(sign for sign in needle if sign.isalnum())
+            self.add(name, compact_query=_pattern_of(compact) if compact else None)
+
+
+def _pattern_of(needle: str) -> str:
+    return f"%{escape_like(needle)}%"
+
+
+def _contains(text: SQLColumnExpression[Any], pattern: str) -> ColumnElement[bool]:
+    return ascii_lower(text).like(bindparam(pattern, type_=TEXT), escape="\\")
+
+
+def is_within(path: SQLColumnExpression[Any]) -> ColumnElement[bool]:
+    """Whether a path is the bound `cwd_stem` or lies below it; case counts, unlike in LIKE."""
+    length = bindparam("cwd_stem_length", type_=Integer())
+    following = func.substr(path, length + 1, 1)
+    return and_(
+        func.substr(path, 1, length) == bindparam("cwd_stem", type_=TEXT),
+        or_(following == "", *(following == separator for separator in _SEPARATORS)),
+    )
+
+
+def _is_absolute(path: SQLColumnExpression[Any]) -> ColumnElement[bool]:
+    return func.substr(path, 1, 1) == bindparam("cwd_root", type_=TEXT)
+
+
+def _chain_has_id(session: SessionAlias) -> ColumnElement[bool]:
+    member = aliased(Session)
+    return session.id.in_(chains_holding(_contains(member.id, "id_query"), member))
+
+
+def _chain_has_text(session: SessionAlias) -> ColumnElement[bool]:
+    member = aliased(Session)
+    compact_title: Any = member.title
+    for sign in "-_. ":
+        compact_title = func.replace(compact_title, sign, "")
+    found = or_(
+        _contains(member.title, "search_query"),
+        _contains(member.id, "search_query"),
+        _contains(compact_title, "compact_query"),
+    )
+    return session.id.in_(chains_holding(found, member))
+
+
+# An index on `source` would read every session of it to find the newest.
+_CONDITIONS: Final[dict[str, Callable[[SessionAlias], ColumnElement[bool]]]] = {
+    "nothing": lambda session: false(),
+    "source": lambda session: unindexed(session.source) == bindparam("source", type_=TEXT),
+    "sources": lambda session: unindexed(session.source).in_(bound_texts("sources")),
+    "exclude_sources": lambda session: session.source.not_in(bound_texts("exclude_sources")),
+    "cwd_prefix": lambda session: is_within(session.cwd),
+    "cwd_root": lambda session: _is_absolute(session.cwd),
+    "session_key": lambda session: session.session_key == bindparam("session_key"),
+    "min_message_count": lambda session: session.message_count >= bindparam("min_message_count"),
+    "archived": lambda session: session.archived == 1,
+    "unarchived": lambda session: session.archived == 0,
+    "unhidden": lambda session: session.hidden == 0,
+    "id_query": _chain_has_id,
+    "search_query": _chain_has_text,
+    "listable": is_listable,
+}
