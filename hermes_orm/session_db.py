@@ -14,7 +14,7 @@ from hermes_orm.location import SqliteLocation, locate
 from hermes_orm.repositories.counts import CountRepository
 from hermes_orm.repositories.meta import MetaRepository
 from hermes_orm.repositories.sessions import SessionRepository
-from hermes_orm.services import sessions
+from hermes_orm.services import meta, sessions
 
 
 class SessionDB:
@@ -59,9 +59,11 @@ class SessionDB:
     get_session = reads(SessionRepository.get_session, scope="statement")
     end_session = runs(sessions.end_session)
     reopen_session = writes(SessionRepository.reopen_session)
+    session_count = reads(CountRepository.session_count, scope="statement")
+    session_count_by_source = reads(CountRepository.session_count_by_source, scope="statement")
     session_count_ge = reads(CountRepository.session_count_ge, scope="statement")
     message_count = reads(CountRepository.message_count, scope="statement")
 
     # Metadata
     get_meta = reads(MetaRepository.get_meta, scope="statement")
-    set_meta = writes(MetaRepository.set_meta, scope="statement")
+    set_meta = runs(meta.set_meta)
