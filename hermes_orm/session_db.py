@@ -12,9 +12,10 @@ from hermes_orm.dialects import make_dialect
 from hermes_orm.facade import reads, runs, writes
 from hermes_orm.location import SqliteLocation, locate
 from hermes_orm.repositories.counts import CountRepository
+from hermes_orm.repositories.listing import session_unread
 from hermes_orm.repositories.meta import MetaRepository
 from hermes_orm.repositories.sessions import SessionRepository
-from hermes_orm.services import meta, sessions
+from hermes_orm.services import listing, meta, sessions
 
 
 class SessionDB:
@@ -63,6 +64,10 @@ class SessionDB:
     session_count_by_source = reads(CountRepository.session_count_by_source, scope="statement")
     session_count_ge = reads(CountRepository.session_count_ge, scope="statement")
     message_count = reads(CountRepository.message_count, scope="statement")
+
+    # Lists
+    list_sessions_rich = runs(listing.list_sessions_rich)
+    session_unread = staticmethod(session_unread)
 
     # Metadata
     get_meta = reads(MetaRepository.get_meta, scope="statement")
