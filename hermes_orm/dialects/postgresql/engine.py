@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -45,13 +46,14 @@ class PostgreSQLTransport(Transport):
         self._permits: Permits | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._running: set[asyncio.Task[Any]] = set()
+        self._connections: set[Any] = set()
         self._transaction = (
             AsyncpgTransaction if options.driver == "asyncpg" else PsycopgTransaction
         )
 
     async def open(self, deadline: float) -> None:
         """Create the engine and make sure that the schema is current."""
-        engine = _engine(self._options)
+        engine = _engine(self._options, self._connections)
         try:
             await self._translated(
                 opening.ensure_schema(engine, self._options, read_only=self._read_only)
@@ -139,11 +141,21 @@ class PostgreSQLTransport(Transport):
         engine, self._engine = self._engine, None
         if engine is None:
             return
-        here = asyncio.get_running_loop() is self._loop
-        if here and self._running:
-            _, late = await asyncio.wait(self._running, timeout=CLOSE_WITHIN)
-            del late  # they fail when their connection goes
-        await engine.dispose(close=here)
+        if asyncio.get_running_loop() is not self._loop:
+            self._abandon()
+            await engine.dispose(close=False)
+            return
+        if self._running:
+            await asyncio.wait(self._running, timeout=CLOSE_WITHIN)  # who is late fails after that
+        await engine.dispose()
+
+    def _abandon(self) -> None:
+        """Drop connections of a loop that is gone: nothing can be sent on them any more."""
+        for connection in self._connections:
+            driver: Any = connection.driver_connection
+            with contextlib.suppress(RuntimeError):  # "Event loop is closed"
+                driver.terminate() if self._options.driver == "asyncpg" else driver.pgconn.finish()
+        self._connections.clear()
 
 
 class _Unit:
@@ -197,13 +209,25 @@ def _is_closed(driver: Any) -> bool:
     return bool(closed() if closed is not None else driver.closed)
 
 
-def _engine(options: EngineOptions) -> AsyncEngine:
-    engine = create_async_engine(options.url, isolation_level="AUTOCOMMIT", **options.kwargs)
+def _engine(options: EngineOptions, connections: set[Any]) -> AsyncEngine:
+    try:
+        engine = create_async_engine(options.url, isolation_level="AUTOCOMMIT", **options.kwargs)
+    except ModuleNotFoundError as error:
+        extra = "postgres" if options.driver == "asyncpg" else "psycopg"
+        raise ImportError(
+            f"postgresql+{options.driver}:// needs the package {options.driver}: "
+            f"pip install 'hermes-orm[{extra}]'"
+        ) from error
 
     @event.listens_for(engine.sync_engine, "connect")
-    def prepared_kept(connection: Any, record: Any) -> None:
+    def connected(connection: Any, record: Any) -> None:
+        connections.add(connection)
         if options.driver == "psycopg" and not options.pooler:
             connection.driver_connection.prepared_max = STATEMENTS_KEPT
+
+    @event.listens_for(engine.sync_engine, "close")
+    def closed(connection: Any, record: Any) -> None:
+        connections.discard(connection)
 
     @event.listens_for(engine.sync_engine, "checkin")
     def remember(connection: Any, record: Any) -> None:
