@@ -12,7 +12,7 @@ from hermes_orm.models.own import OWN_TABLES
 OWN_OBJECTS = RECENCY_TRIGGERS | OWN_TABLES
 """Tables and triggers that SQLite files of other programs do not have; all derived or a marker."""
 
-__all__ = ["OWN_OBJECTS", "create_head", "fill_recency"]
+__all__ = ["OWN_OBJECTS", "OWN_TABLES", "RECENCY_TRIGGERS", "create_head", "fill_recency"]
 
 
 def create_head(connection: Connection) -> None:

@@ -11,6 +11,8 @@ from hermes_orm.dialects.sqlite.search_ddl import create_search
 from hermes_orm.dialects.stamps import describe_new_database, stamp_head
 from hermes_orm.models import AlembicVersion, Base, MessageSearch, SessionRecency
 
+__all__ = ["OWN_OBJECTS", "OWN_TABLES", "RECENCY_TRIGGERS", "complete_head", "create_head"]
+
 OWN_TABLES = tuple(
     Base.metadata.tables[model.__tablename__] for model in (AlembicVersion, SessionRecency)
 )
