@@ -47,7 +47,10 @@ def frozen_ddl(context: MigrationContext) -> Any:
 
 def connection_of(context: MigrationContext) -> "Connection | Script":
     """Return what a revision runs driver statements on, also when it is written as a script."""
-    return Script(context) if context.as_sql else context.connection
+    if context.as_sql:
+        return Script(context)
+    assert context.connection is not None
+    return context.connection
 
 
 class Script:

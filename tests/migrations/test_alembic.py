@@ -3,17 +3,22 @@
 import asyncio
 import os
 import shutil
-import sqlite3
 import subprocess
 import sys
 import zipfile
+from argparse import Namespace
 from collections.abc import Callable
+from contextlib import closing
+from io import StringIO
 from pathlib import Path
 
 import psycopg
 import pytest
+from alembic import command
+from alembic.config import Config
 
 from hermes_orm import SessionDB, migrations
+from hermes_orm.dialects.sqlite import driver as sqlite_driver
 from hermes_orm.errors import SchemaError
 from tests.conftest import DRIVERS
 from tests.migrations.catalogue import catalogue
@@ -48,6 +53,14 @@ def alembic(*arguments: str, url: str | None = None) -> subprocess.CompletedProc
     )
 
 
+def script_for(url: str) -> str:
+    written = StringIO()
+    options = Namespace(x=[f"url={url}"])
+    config = Config(CHECKOUT / "alembic.ini", output_buffer=written, cmd_opts=options)
+    command.upgrade(config, "head", sql=True)
+    return written.getvalue()
+
+
 async def objects(location: str) -> list[tuple[str]]:
     raw = Raw(location)
     if raw.is_postgres:
@@ -63,12 +76,13 @@ async def test_upgrade_equals_a_store_s_own_creation(empty: str, created: str) -
 
 
 async def test_script_equals_a_store_s_own_creation(empty: str, created: str) -> None:
-    script = alembic("upgrade", "head", "--sql", url=empty).stdout
+    script = script_for(empty)
     if empty.startswith("postgresql"):
         with psycopg.connect(empty.replace("+asyncpg", "").replace("+psycopg", "")) as connection:
             connection.execute(script.encode())
     else:
-        sqlite3.connect(empty).executescript(script).connection.close()
+        with closing(sqlite_driver.module().connect(empty)) as connection:
+            connection.executescript(script)
     assert await catalogue(empty) == await catalogue(created)
 
 
@@ -137,12 +151,10 @@ async def test_waiting_for_another_migration_is_bounded(
 
 async def test_waiting_for_a_locked_file_is_bounded(make_location: Callable[..., str]) -> None:
     location = make_location("sqlite", empty=True)
-    other = sqlite3.connect(location, isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(SchemaError, match="locked"):
-        await migrations.upgrade(location, lock_wait=0.3)
-    other.rollback()
-    other.close()
+    with closing(sqlite_driver.module().connect(location, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(SchemaError, match="locked"):
+            await migrations.upgrade(location, lock_wait=0.3)
     assert await objects(location) == []
 
 
