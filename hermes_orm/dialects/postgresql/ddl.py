@@ -2,10 +2,10 @@
 
 from sqlalchemy import Connection
 
+from hermes_orm.dialects.creation import create_tables, describe_new_database, stamp_head
 from hermes_orm.dialects.postgresql.markers_ddl import create_json_reader
 from hermes_orm.dialects.postgresql.recency_ddl import RECENCY_TRIGGERS, create_recency_triggers
 from hermes_orm.dialects.recency import fill_recency
-from hermes_orm.dialects.stamps import describe_new_database, stamp_head
 from hermes_orm.models import Base
 from hermes_orm.models.own import OWN_TABLES
 
@@ -17,7 +17,7 @@ __all__ = ["OWN_OBJECTS", "OWN_TABLES", "RECENCY_TRIGGERS", "create_head", "fill
 
 def create_head(connection: Connection) -> None:
     """Build the newest schema in an empty database, in the schema that is current."""
-    Base.metadata.create_all(connection, checkfirst=False)
+    create_tables(connection, Base.metadata.sorted_tables)
     describe_new_database(connection)
     create_recency_triggers(connection)
     create_json_reader(connection)

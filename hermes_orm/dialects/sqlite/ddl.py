@@ -4,11 +4,11 @@ from functools import cache
 
 from sqlalchemy import Connection, MetaData, Table
 
+from hermes_orm.dialects.creation import create_tables, describe_new_database, stamp_head
 from hermes_orm.dialects.recency import fill_recency
 from hermes_orm.dialects.sqlite.display_ddl import create_display_triggers
 from hermes_orm.dialects.sqlite.recency_ddl import RECENCY_TRIGGERS, create_recency_triggers
 from hermes_orm.dialects.sqlite.search_ddl import create_search
-from hermes_orm.dialects.stamps import describe_new_database, stamp_head
 from hermes_orm.models import AlembicVersion, Base, MessageSearch, SessionRecency
 
 __all__ = ["OWN_OBJECTS", "OWN_TABLES", "RECENCY_TRIGGERS", "complete_head", "create_head"]
@@ -25,8 +25,7 @@ OWN_OBJECTS = RECENCY_TRIGGERS | {
 
 def create_head(connection: Connection) -> frozenset[str]:
     """Build the newest schema in an empty file; return the names of its FTS tables."""
-    for table in _shared_tables():
-        table.create(connection, checkfirst=False)
+    create_tables(connection, _shared_tables())
     create_display_triggers(connection)
     fts_tables = create_search(connection)
     describe_new_database(connection)
@@ -54,8 +53,7 @@ def complete_head(connection: Connection) -> None:
 
 
 def _add_own_objects(connection: Connection) -> None:
-    for table in OWN_TABLES:
-        table.create(connection, checkfirst=False)
+    create_tables(connection, OWN_TABLES)
     fill_recency(connection)
     create_recency_triggers(connection)
     stamp_head(connection)

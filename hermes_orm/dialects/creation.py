@@ -1,13 +1,27 @@
-"""What a new database says about itself, and the stamp that marks the newest schema."""
+"""Steps that creating a database has in common: tables, what it says about itself, the stamp."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from uuid import uuid4
 
-from sqlalchemy import Connection, insert
+from sqlalchemy import Connection, Table, insert
+from sqlalchemy.schema import CreateIndex, CreateTable
 
 from hermes_orm import clock
 from hermes_orm.models.meta import HEAD_REVISION, SCHEMA_VERSION, SchemaVersion, StateMeta
 from hermes_orm.models.own import AlembicVersion
+
+
+def create_tables(connection: Connection, tables: Iterable[Table]) -> None:
+    """Create tables and their indexes.
+
+    A table keeps its indexes in a set: sorting them makes all databases alike, down to the index
+    that a planner prefers among equals.
+    """
+    for table in tables:
+        connection.execute(CreateTable(table))
+        for index in sorted(table.indexes, key=lambda index: str(index.name)):
+            connection.execute(CreateIndex(index))
 
 
 def stamp_head(connection: Connection) -> None:
