@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import cache
 from typing import Any, Final
 
-from sqlalchemy.dialects.postgresql.asyncpg import dialect as asyncpg_dialect
-from sqlalchemy.dialects.postgresql.psycopg import dialect_async as psycopg_dialect
-from sqlalchemy.dialects.sqlite.aiosqlite import dialect as aiosqlite_dialect
+from sqlalchemy import Dialect, make_url
 
 from hermes_orm.dialects.prepared import CompiledText, Params, Prepared
 
+Arguments = Callable[[CompiledText, Params], tuple[Any, ...]]
+
 # How `execute` takes its arguments: the usual driver's of a database, or a library's.
-_ARGUMENTS: Final[Mapping[str, tuple[Any, Callable[[CompiledText, Params], tuple[Any, ...]]]]] = {
-    "asyncpg": (asyncpg_dialect(), lambda text, params: text.values(params)),
-    "postgresql": (psycopg_dialect(), lambda text, params: (text.named(params),)),
-    "sqlite": (aiosqlite_dialect(), lambda text, params: (text.values(params),)),
+_DRIVERS: Final[dict[str, tuple[str, Arguments]]] = {
+    "sqlite": ("sqlite+aiosqlite", lambda text, params: (text.values(params),)),
+    "postgresql": ("postgresql+psycopg_async", lambda text, params: (text.named(params),)),
+    "asyncpg": ("postgresql+asyncpg", lambda text, params: text.values(params)),
 }
 
 
@@ -29,6 +30,11 @@ async def run_in(cursor: Any, database: str, statement: Prepared, params: Params
     if library == "sqlalchemy":
         await cursor.execute(statement.statement, dict(params))
         return
-    dialect, arguments = _ARGUMENTS.get(library) or _ARGUMENTS[database]
-    text = statement.compiled(dialect)
+    driver, arguments = _DRIVERS.get(library) or _DRIVERS[database]
+    text = statement.compiled(_dialect(driver))
     await cursor.execute(text.text, *arguments(text, params))
+
+
+@cache
+def _dialect(driver: str) -> Dialect:
+    return make_url(f"{driver}://").get_dialect()()

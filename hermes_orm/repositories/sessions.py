@@ -94,9 +94,15 @@ class SessionRepository(Repository):
         if ended is None:
             return
         if ended[0] in RESET_END_REASONS:
-            for child, stored in self.tx.all(RESET_CHILDREN, this):
-                config = decode_config(stored) or {}
-                if config.get(RESET_FROM) is None:
-                    marked = encode_config({**config, RESET_FROM: key}, compact=True)
-                    self.tx.run(STORE_CONFIG, {"session_id": child, "config": marked})
+            self.tx.run_many(STORE_CONFIG, self._marked_children(key))
         self.tx.run(REOPEN, this)
+
+    def _marked_children(self, key: str) -> list[dict[str, str]]:
+        """Return the children that only the end reason makes resets, with their new config."""
+        marked = []
+        for child, stored in self.tx.all(RESET_CHILDREN, {"session_id": key}):
+            config = decode_config(stored) or {}
+            if config.get(RESET_FROM) is None:
+                text = encode_config({**config, RESET_FROM: key}, compact=True)
+                marked.append({"session_id": child, "config": text})
+        return marked
