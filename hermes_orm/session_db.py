@@ -7,15 +7,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from hermes_orm.database import Database
+from hermes_orm.database import TRANSCRIPT_PATIENCE, Database
 from hermes_orm.dialects import make_dialect
-from hermes_orm.facade import reads, runs, writes
+from hermes_orm.facade import plans, reads, runs, writes
 from hermes_orm.location import SqliteLocation, locate
+from hermes_orm.repositories.conversations import ConversationRepository
 from hermes_orm.repositories.counts import CountRepository
 from hermes_orm.repositories.listing import session_unread
+from hermes_orm.repositories.messages import MessagePlans
 from hermes_orm.repositories.meta import MetaRepository
 from hermes_orm.repositories.sessions import SessionRepository
-from hermes_orm.services import listing, meta, sessions
+from hermes_orm.services import listing, messages, meta, sessions
 
 
 class SessionDB:
@@ -68,6 +70,16 @@ class SessionDB:
     # Lists
     list_sessions_rich = runs(listing.list_sessions_rich)
     session_unread = staticmethod(session_unread)
+
+    # Messages
+    append_message = plans(
+        MessagePlans.append_message, patience=TRANSCRIPT_PATIENCE, scope="statement"
+    )
+    append_messages_batch = runs(messages.append_messages_batch)
+    get_messages = runs(messages.get_messages)
+    get_messages_as_conversation = reads(
+        ConversationRepository.get_messages_as_conversation, scope="statement"
+    )
 
     # Metadata
     get_meta = reads(MetaRepository.get_meta, scope="statement")

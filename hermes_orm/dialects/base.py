@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, TypeVar
 
 from sqlalchemy import Connection
 
 from hermes_orm.dialects.prepared import Params, Prepared
+from hermes_orm.dialects.transcript import TurnLease
 
 T = TypeVar("T")
 Row = Sequence[Any]
 Scope = Literal["statement", "snapshot", "transaction"]
 NOTHING: Params = {}
+ALL_ROWS = 2**63 - 1
 
 DEFAULT_PATIENCE = 20.0
 """Seconds that a call may spend waiting for other writers."""
@@ -43,6 +45,14 @@ class Transaction(ABC):
         """Return the first row, or None."""
 
     @abstractmethod
+    def each(self, statement: Prepared, params: Params) -> Iterator[Row]:
+        """Yield the rows of a SELECT as of one moment, without holding all of them.
+
+        The statement orders by its first column, a row id, and has the parameters `from_id`, which
+        the ids come after, `offset` and `limit`; `ALL_ROWS` stands for no limit.
+        """
+
+    @abstractmethod
     def run(self, statement: Prepared, params: Params = NOTHING) -> int:
         """Run a statement that returns no rows; return how many rows it changed."""
 
@@ -62,17 +72,26 @@ Work = Callable[[Transaction], T]
 class Transcript(ABC):
     """How message rows enter a transcript: guards, counters, identity and search row of each."""
 
+    def indexed(self, row: Params) -> Params:
+        """Return a row to append with what its search entry needs; done before the unit runs."""
+        return row
+
     @abstractmethod
-    def append(self, tx: Transaction, session_id: str, row: dict[str, Any]) -> int | None:
+    def append(self, tx: Transaction, row: Params, lease: TurnLease | None) -> int | None:
         """Insert one live row and count it; return its id, or None when the session refuses it.
 
-        `row` holds the columns of `messages` and `tool_call_delta`. None means that no such session is
-        open for appends; nothing was changed.
+        `row` holds the columns of `messages`, `added_rows` and `added_calls`. It is refused, and
+        nothing is changed, unless the lease is held and the session exists and is open.
         """
 
     @abstractmethod
-    def extend(self, tx: Transaction, session_id: str, rows: Sequence[dict[str, Any]]) -> bool:
-        """Insert `rows` in order and count them; False when the session refuses them."""
+    def extend(
+        self, tx: Transaction, rows: Sequence[Params], total: Params, lease: TurnLease | None
+    ) -> bool:
+        """Insert `rows` in order and count them once; False when the session refuses them.
+
+        `total` holds `session_id`, `added_rows` and `added_calls` of all rows.
+        """
 
 
 class Search(ABC):
@@ -116,5 +135,3 @@ class Transport(ABC):
     @abstractmethod
     async def close(self) -> None:
         """Finish what runs, then close every connection."""
-
-

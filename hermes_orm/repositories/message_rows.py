@@ -1,7 +1,7 @@
 """Rows of `messages`: from the arguments and dicts of callers, and back to dicts."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Required, TypeAlias, TypedDict, Unpack, cast
 
 from hermes_orm.codec import (
@@ -88,23 +88,21 @@ def encode_message(
     return _encode(marker, message.get, message.get, now)
 
 
-def encode_rows(marker: str, messages: Sequence[object], *, now: float) -> list[EncodedMessage]:
-    """Return the rows of message dicts, without changing them.
+def encode_rows(marker: str, messages: Iterable[object], *, now: float) -> Iterator[EncodedMessage]:
+    """Yield the rows of message dicts, without changing them.
 
     Takes conversation dicts and dicts of `get_messages`; unknown keys are ignored, reasoning
     counts for assistants only. Rows without a time get one from a clock that starts at `now` and
     stays ahead of the rows before. Raises TypeError when an element is not a mapping.
     """
-    rows = []
     for position, message in enumerate(messages):
         if not isinstance(message, Mapping):
             kind = type(message).__name__
             raise TypeError(f"messages[{position}] must be a mapping such as a dict, not {kind}")
         get = message.get
         row = _encode(marker, get, get if get("role") == "assistant" else _nothing, now)
-        rows.append(row)
+        yield row
         now = max(now, row["timestamp"]) + _CLOCK_STEP
-    return rows
 
 
 def _nothing(key: str) -> None:

@@ -24,7 +24,7 @@ STEP = 1e-6
 
 
 def encode(*messages: object) -> list[EncodedMessage]:
-    return encode_rows(SQLITE_MARKER, messages, now=NOW)
+    return list(encode_rows(SQLITE_MARKER, messages, now=NOW))
 
 
 def read(encoded: EncodedMessage) -> MessageRow:
@@ -204,8 +204,8 @@ json_values = st.recursive(
     )
 )
 def test_a_row_that_was_read_can_be_written_again(marker: str, message: dict[str, object]) -> None:
-    row = read(encode_rows(marker, [message], now=NOW)[0])
-    again = read(encode_rows(marker, [row], now=NOW + 9)[0])
+    row = read(next(encode_rows(marker, [message], now=NOW)))
+    again = read(next(encode_rows(marker, [row], now=NOW + 9)))
     assert again == row
 
 

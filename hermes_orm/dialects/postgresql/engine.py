@@ -17,6 +17,7 @@ from hermes_orm.dialects.postgresql import errors, opening
 from hermes_orm.dialects.postgresql.options import EngineOptions
 from hermes_orm.dialects.postgresql.permits import Permits
 from hermes_orm.dialects.postgresql.transaction import (
+    SNAPSHOT,
     AsyncpgTransaction,
     PostgreSQLTransaction,
     PsycopgTransaction,
@@ -27,7 +28,7 @@ from hermes_orm.errors import EventLoopError, StoreClosedError
 T = TypeVar("T")
 
 BEGIN: dict[Scope, str] = {
-    "snapshot": "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY",
+    "snapshot": SNAPSHOT,
     "transaction": "BEGIN ISOLATION LEVEL READ COMMITTED",
 }
 IDLE_PING_AFTER = 1.0
@@ -123,7 +124,8 @@ class PostgreSQLTransport(Transport):
         try:
             result: T = await connection.run_sync(unit.run)
         except BaseException as error:
-            lost = await to_completion(_cleaned_up(connection, begin is not None))
+            in_transaction = begin is not None or unit.in_snapshot
+            lost = await to_completion(_cleaned_up(connection, in_transaction))
             if lost and replaceable and not unit.sent and isinstance(error, Exception):
                 return await self._on_connection(work, begin, patience, replaceable=False)
             if lost and isinstance(error, Exception):
@@ -168,7 +170,7 @@ class _Unit:
         self._work = work
         self._begin = begin
         self._patience = patience
-        self.sent = False
+        self.sent = self.in_snapshot = False
 
     def run(self, connection: Connection) -> Any:
         tx = self._transport.new_transaction(connection, self._begin is None)
@@ -184,7 +186,7 @@ class _Unit:
             tx.awaited(lambda driver: driver.execute("COMMIT"))
             return result
         finally:
-            self.sent = tx.sent
+            self.sent, self.in_snapshot = tx.sent, tx.in_snapshot
             tx.end()
 
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 
 from hermes_orm.dialects.base import NOTHING, Dialect, Row, Transaction
-from hermes_orm.dialects.prepared import Params, Prepared
+from hermes_orm.dialects.prepared import CompiledText, Params, Prepared
 
 T = TypeVar("T")
+
+SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+FETCHED_AT_ONCE = 2000
+"""Rows up to which one answer may be long; psycopg would hold 64 MB for 10,000 messages."""
+STEP = 1000
 
 
 class PostgreSQLTransaction(Transaction):
@@ -19,7 +25,15 @@ class PostgreSQLTransaction(Transaction):
     The SQLAlchemy connection is in AUTOCOMMIT; BEGIN and COMMIT are sent by the transport, around the unit.
     """
 
-    __slots__ = ("_adapted", "_connection", "_has_modified", "_key", "_one_statement", "sent")
+    __slots__ = (
+        "_adapted",
+        "_connection",
+        "_has_modified",
+        "_key",
+        "_one_statement",
+        "in_snapshot",
+        "sent",
+    )
 
     def __init__(self, dialect: Dialect, connection: Connection, *, one_statement: bool) -> None:
         super().__init__(dialect)
@@ -28,6 +42,8 @@ class PostgreSQLTransaction(Transaction):
         self._key = connection.dialect
         self._one_statement = one_statement
         self._has_modified = False
+        self.in_snapshot = False
+        """Whether a unit of one statement has begun a snapshot: a failure leaves it open."""
         self.sent = False
         """Whether the server has answered anything: before that, a dead connection may be replaced."""
 
@@ -50,29 +66,10 @@ class PostgreSQLTransaction(Transaction):
         self.sent = True
         return result
 
-    def _checked(self, statement: Prepared) -> None:
-        if self._one_statement and statement.modifies:
-            if self._has_modified:
-                raise AssertionError(
-                    "a second modifying statement in scope 'statement': each would commit by itself; "
-                    "give the operation scope 'transaction'"
-                )
-            self._has_modified = True
-
-
-class AsyncpgTransaction(PostgreSQLTransaction):
-    """A unit on asyncpg."""
-
-    __slots__ = ()
-
     def all(self, statement: Prepared, params: Params = NOTHING) -> Sequence[Row]:
         """Return every row."""
-        self._checked(statement)
-        text = statement.compiled(self._key)
-        values = text.values(params)
-        if not Prepared.on_driver:
-            return self.connection.exec_driver_sql(text.text, values).fetchall()
-        rows: Sequence[Row] = self.awaited(lambda driver: driver.fetch(text.text, *values))
+        rows = self._fetch(self._permitted(statement), params)
+        self._has_modified |= statement.modifies
         return rows
 
     def first(self, statement: Prepared, params: Params = NOTHING) -> Row | None:
@@ -80,21 +77,88 @@ class AsyncpgTransaction(PostgreSQLTransaction):
         rows = self.all(statement, params)
         return rows[0] if rows else None
 
+    def each(self, statement: Prepared, params: Params) -> Iterator[Row]:
+        """Yield the rows of a SELECT; many rows in steps, of which one at a time is held.
+
+        Steps need a snapshot: a unit of one statement starts over in one.
+        """
+        position = dict(params)
+        left = params["limit"]
+        if self._one_statement:
+            position["limit"] = min(left, FETCHED_AT_ONCE + 1)
+            rows = self.all(statement, position)
+            if len(rows) <= FETCHED_AT_ONCE:
+                yield from rows
+                return
+            self._command(SNAPSHOT)
+            self.in_snapshot = True
+        while left > 0:
+            position["limit"] = min(left, STEP)
+            rows = self.all(statement, position)
+            yield from rows
+            if len(rows) < STEP:
+                break
+            left -= STEP
+            position.update(from_id=rows[-1][0], offset=0)
+        if self.in_snapshot:
+            self._command("COMMIT")
+            self.in_snapshot = False
+
     def run(self, statement: Prepared, params: Params = NOTHING) -> int:
         """Run a statement that returns no rows; return how many rows it changed."""
-        self._checked(statement)
-        text = statement.compiled(self._key)
-        values = text.values(params)
-        if not Prepared.on_driver:
-            return int(self.connection.exec_driver_sql(text.text, values).rowcount)
-
-        status = self.awaited(lambda driver: driver.execute(text.text, *values))
-        return int(status.rpartition(" ")[2])
+        changed = self._run(self._permitted(statement), params)
+        self._has_modified |= statement.modifies
+        return changed
 
     def run_many(self, statement: Prepared, rows: Sequence[Params]) -> None:
         """Run a statement once per parameter set, in order, in one round trip per buffer."""
-        self._checked(statement)
-        text = statement.compiled(self._key)
+        self._run_many(self._permitted(statement), rows)
+        self._has_modified |= statement.modifies
+
+    def _permitted(self, statement: Prepared) -> CompiledText:
+        if self._one_statement and self._has_modified and statement.modifies:
+            raise AssertionError(
+                "a second modifying statement in scope 'statement': each would commit by itself; "
+                "give the operation scope 'transaction'"
+            )
+        return statement.compiled(self._key)
+
+    def _command(self, command: str) -> None:
+        self.awaited(lambda driver: driver.execute(command))
+
+    @abstractmethod
+    def _fetch(self, text: CompiledText, params: Params) -> Sequence[Row]:
+        """Send a statement that returns rows."""
+
+    @abstractmethod
+    def _run(self, text: CompiledText, params: Params) -> int:
+        """Send a statement that returns no rows."""
+
+    @abstractmethod
+    def _run_many(self, text: CompiledText, rows: Sequence[Params]) -> None:
+        """Send a statement with several parameter sets."""
+
+
+class AsyncpgTransaction(PostgreSQLTransaction):
+    """A unit on asyncpg."""
+
+    __slots__ = ()
+
+    def _fetch(self, text: CompiledText, params: Params) -> Sequence[Row]:
+        values = text.values(params)
+        if not Prepared.on_driver:
+            return self.connection.exec_driver_sql(text.text, values).fetchall()
+        rows: Sequence[Row] = self.awaited(lambda driver: driver.fetch(text.text, *values))
+        return rows
+
+    def _run(self, text: CompiledText, params: Params) -> int:
+        values = text.values(params)
+        if not Prepared.on_driver:
+            return int(self.connection.exec_driver_sql(text.text, values).rowcount)
+        status = self.awaited(lambda driver: driver.execute(text.text, *values))
+        return int(status.rpartition(" ")[2])
+
+    def _run_many(self, text: CompiledText, rows: Sequence[Params]) -> None:
         values = [text.values(row) for row in rows]
         self.awaited(lambda driver: driver.executemany(text.text, values))
 
@@ -104,38 +168,28 @@ class PsycopgTransaction(PostgreSQLTransaction):
 
     __slots__ = ()
 
-    def _send(self, statement: Prepared, params: Params, *, fetch: bool) -> Any:
-        self._checked(statement)
-        text = statement.compiled(self._key)
+    def _fetch(self, text: CompiledText, params: Params) -> Sequence[Row]:
         values = text.named(params)
         if not Prepared.on_driver:
-            cursor = self.connection.exec_driver_sql(text.text, values)
-            return cursor.fetchall() if fetch else cursor.rowcount
+            return self.connection.exec_driver_sql(text.text, values).fetchall()
 
-        async def send(driver: Any) -> Any:
-            cursor = await driver.execute(text.text, values)
-            return await cursor.fetchall() if fetch else cursor.rowcount
+        async def fetch(driver: Any) -> Sequence[Row]:
+            rows: Sequence[Row] = await (await driver.execute(text.text, values)).fetchall()
+            return rows
 
-        return self.awaited(send)
+        return self.awaited(fetch)
 
-    def all(self, statement: Prepared, params: Params = NOTHING) -> Sequence[Row]:
-        """Return every row."""
-        rows: Sequence[Row] = self._send(statement, params, fetch=True)
-        return rows
+    def _run(self, text: CompiledText, params: Params) -> int:
+        values = text.named(params)
+        if not Prepared.on_driver:
+            return int(self.connection.exec_driver_sql(text.text, values).rowcount)
 
-    def first(self, statement: Prepared, params: Params = NOTHING) -> Row | None:
-        """Return the first row, or None."""
-        rows = self.all(statement, params)
-        return rows[0] if rows else None
+        async def run(driver: Any) -> int:
+            return int((await driver.execute(text.text, values)).rowcount)
 
-    def run(self, statement: Prepared, params: Params = NOTHING) -> int:
-        """Run a statement that returns no rows; return how many rows it changed."""
-        return int(self._send(statement, params, fetch=False))
+        return self.awaited(run)
 
-    def run_many(self, statement: Prepared, rows: Sequence[Params]) -> None:
-        """Run a statement once per parameter set, in order, pipelined."""
-        self._checked(statement)
-        text = statement.compiled(self._key)
+    def _run_many(self, text: CompiledText, rows: Sequence[Params]) -> None:
         values = [text.named(row) for row in rows]
 
         async def many(driver: Any) -> None:

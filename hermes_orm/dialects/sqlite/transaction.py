@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Engine, StaticPool, create_engine
@@ -102,6 +102,10 @@ class SQLiteTransaction(Transaction):
         row: Row | None = cursor.fetchone()
         cursor.close()  # an open cursor would keep the statement, and its lock, alive
         return row
+
+    def each(self, statement: Prepared, params: Params) -> Iterator[Row]:
+        """Yield the rows of a SELECT from one cursor."""
+        return iter(self._execute(statement, params))
 
     def run(self, statement: Prepared, params: Params = NOTHING) -> int:
         """Run a statement that returns no rows; return how many rows it changed."""

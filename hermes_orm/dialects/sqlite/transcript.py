@@ -1,18 +1,70 @@
-"""How message rows enter a transcript on SQLite."""
+"""How message rows enter a transcript on SQLite: at most three statements in one transaction."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from functools import lru_cache
 
+from sqlalchemy import ScalarSelect, bindparam, case, insert, literal_column, update
+
+from hermes_orm import clock
 from hermes_orm.dialects.base import Transaction, Transcript
+from hermes_orm.dialects.prepared import Params, Prepared
+from hermes_orm.dialects.transcript import MINIMAL_TTL_SECONDS, WRITTEN, TurnLease, count_added
+from hermes_orm.models import Message, SessionTurnLease
+
+COUNT_ADDED = Prepared(count_added())
+INSERT = insert(Message).values({column.name: bindparam(column.name) for column in WRITTEN})
+INSERT_ONE = Prepared(INSERT.returning(Message.id))
+INSERT_MANY = Prepared(INSERT)
+
+
+@lru_cache
+def hold_lease(key: ScalarSelect[str]) -> Prepared:
+    """Return the statement that finds the holder's lease and renews it when it has expired."""
+    expires_at = SessionTurnLease.expires_at
+    renewed = case((expires_at <= bindparam("now"), bindparam("renewed")), else_=expires_at)
+    return Prepared(
+        update(SessionTurnLease)
+        .where(
+            SessionTurnLease.conversation_id == key,
+            SessionTurnLease.holder == bindparam("holder"),
+        )
+        .values(expires_at=renewed)
+        .returning(literal_column("1"))
+    )
 
 
 class SQLiteTranscript(Transcript):
-    """Appends on SQLite."""
+    """Appends on SQLite. Triggers keep recency and the search indexes."""
 
-    def append(self, tx: Transaction, session_id: str, row: dict[str, Any]) -> int | None:
-        raise NotImplementedError
+    def append(self, tx: Transaction, row: Params, lease: TurnLease | None) -> int | None:
+        """Insert one live row and count it."""
+        if not _may_append(tx, row, lease):
+            return None
+        row_id: int = tx.scalar(INSERT_ONE, row)
+        return row_id
 
-    def extend(self, tx: Transaction, session_id: str, rows: Sequence[dict[str, Any]]) -> bool:
-        raise NotImplementedError
+    def extend(
+        self, tx: Transaction, rows: Sequence[Params], total: Params, lease: TurnLease | None
+    ) -> bool:
+        """Insert rows in order and count them once."""
+        if not _may_append(tx, total, lease):
+            return False
+        tx.run_many(INSERT_MANY, rows)
+        return True
+
+
+def _may_append(tx: Transaction, counts: Params, lease: TurnLease | None) -> bool:
+    """Count what is added; False when the lease is lost or the session is closed or unknown."""
+    if lease is not None:
+        now = clock.now()
+        claim = {
+            "session_id": counts["session_id"],
+            "holder": lease.holder,
+            "now": now,
+            "renewed": now + max(MINIMAL_TTL_SECONDS, lease.ttl_seconds),
+        }
+        if tx.first(hold_lease(lease.key), claim) is None:
+            return False
+    return tx.run(COUNT_ADDED, counts) == 1

@@ -1,0 +1,102 @@
+"""Transcripts: the rows of a session, read in the order of their ids."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from sqlalchemy import BigInteger, bindparam, select
+
+from hermes_orm.dialects import Prepared
+from hermes_orm.dialects.base import ALL_ROWS
+from hermes_orm.dialects.expressions import unindexed
+from hermes_orm.models import Message
+from hermes_orm.repositories.ancestry import SESSION_ID, display_chain
+from hermes_orm.repositories.base import Repository
+from hermes_orm.repositories.message_rows import MESSAGE_KEYS, decode_row
+from hermes_orm.rows import MessageRow
+
+BEFORE_ALL: Final = -(2**63)
+"""A row id that every other one comes after."""
+
+
+@lru_cache
+def transcript(
+    columns: tuple[str, ...],
+    *,
+    with_inactive: bool,
+    with_ancestors: bool = False,
+    newest_first: bool = False,
+) -> Prepared:
+    """Return the statement that reads a session's rows in order, for `Transaction.each`."""
+    row_id, from_id = Message.id, bindparam("from_id", type_=BigInteger)
+    is_in_session = (
+        Message.session_id.in_(display_chain())
+        if with_ancestors
+        else Message.session_id == SESSION_ID
+    )
+    statement = select(*(Message.__table__.c[name] for name in columns)).where(
+        is_in_session, row_id < from_id if newest_first else row_id > from_id
+    )
+    if not with_inactive:
+        statement = statement.where(unindexed(Message.active) == 1)
+    return Prepared(
+        statement.order_by(row_id.desc() if newest_first else row_id)
+        .limit(bindparam("limit", type_=BigInteger))
+        .offset(bindparam("offset", type_=BigInteger))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Which rows of a session to read, counted from the oldest or from the newest."""
+
+    with_inactive: bool
+    newest_first: bool
+    from_id: int
+    limit: int
+    offset: int
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        include_inactive: bool,
+        limit: int | None,
+        offset: int,
+        latest: bool,
+        after_id: int | None,
+    ) -> Page:
+        """Return the page for the arguments of `get_messages`."""
+        skipped = max(0, int(offset))
+        if after_id is not None and (latest or skipped):
+            raise ValueError("after_id is incompatible with latest and offset; leave them out")
+        start = BEFORE_ALL if after_id is None else int(after_id)
+        return cls(
+            with_inactive=bool(include_inactive),
+            newest_first=bool(latest),
+            from_id=ALL_ROWS if latest else max(BEFORE_ALL, min(start, ALL_ROWS)),
+            limit=ALL_ROWS if limit is None or int(limit) < 0 else min(int(limit), ALL_ROWS),
+            offset=min(skipped, ALL_ROWS),
+        )
+
+
+class TranscriptRepository(Repository):
+    """Rows of `messages`, as they are stored."""
+
+    def get_messages(self, session_id: str, page: Page) -> list[MessageRow]:
+        """Return the rows of a page, in the order of their ids."""
+        statement = transcript(
+            MESSAGE_KEYS, with_inactive=page.with_inactive, newest_first=page.newest_first
+        )
+        params = {
+            "session_id": session_id,
+            "from_id": page.from_id,
+            "limit": page.limit,
+            "offset": page.offset,
+        }
+        messages = [decode_row(row) for row in self.tx.each(statement, params)]
+        if page.newest_first:
+            messages.reverse()
+        return messages
