@@ -1,0 +1,108 @@
+"""Commands of `hermes-orm`: results on standard output, a failure as one line on standard error."""
+
+import asyncio
+import contextlib
+import io
+import logging
+import shutil
+import sqlite3
+import sys
+import tempfile
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+from sqlalchemy.exc import SQLAlchemyError
+
+from hermes_orm.demo import play, show
+from hermes_orm.location import PostgresLocation, locate
+
+FAILURES: Final = (ImportError, OSError, RuntimeError, ValueError, sqlite3.Error, SQLAlchemyError)
+"""What arguments and databases can cause; anything else is a defect and shows its traceback."""
+
+app = typer.Typer(
+    help="The session store of the Hermes agent, on SQLite and PostgreSQL.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _version() -> str:
+    try:
+        return metadata.version("hermes-orm")
+    except metadata.PackageNotFoundError:
+        return "(not installed)"
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"hermes-orm {_version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def prepare(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Keep the store's log quiet up to errors; never fail because a terminal lacks a character."""
+    logging.basicConfig(format="hermes-orm: %(message)s", level=logging.ERROR)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+@app.command()
+def demo(
+    url: Annotated[
+        str | None,
+        typer.Option(
+            "--url",
+            "--path",
+            metavar="URL|FILE",
+            help="Store to use, e.g. postgresql+asyncpg://user:password@host/database."
+            " The demo adds one session to it and leaves it there."
+            " Default: a SQLite file in a temporary folder.",
+        ),
+    ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary file.")] = False,
+) -> None:
+    """Record a short agent conversation, resume it after a restart, and search it."""
+    with _told_failures(url), _store(url, keep) as location:
+        played = asyncio.run(play(location))
+        show(played, Console(highlight=False), is_kept=keep or url is not None)
+
+
+@contextlib.contextmanager
+def _store(url: str | None, keep: bool) -> Iterator[str]:
+    """Yield the store that was asked for, or a file in a folder that goes away."""
+    if url is not None:
+        yield url
+        return
+    folder = tempfile.mkdtemp(prefix="hermes-orm-")
+    try:
+        yield str(Path(folder, "demo.db"))
+    finally:
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _told_failures(url: str | None) -> Iterator[None]:
+    """End the command with one line, without the password, when the store cannot be used."""
+    try:
+        yield
+    except FAILURES as error:
+        reason = " ".join(str(getattr(error, "orig", None) or error).split())
+        with contextlib.suppress(ValueError):
+            location = locate(url)
+            if isinstance(location, PostgresLocation):
+                reason = f"{location}: {location.mask(reason)}"
+        typer.echo(f"hermes-orm: {reason or type(error).__name__}", err=True)
+        raise typer.Exit(1) from None
