@@ -38,21 +38,29 @@ def is_current(driver: Any) -> bool:
 
 
 def ensure_schema(held: HeldConnection) -> None:
-    """Create the schema in an empty file, or stamp a version-31 file; refuse anything else untouched."""
-    if is_current(held.driver):
+    """Create the schema in an empty file, or add what is ours to a version-31 file.
+
+    Anything else is refused, untouched. A complete file costs two reads.
+    """
+    if is_current(held.driver) and _has_own_objects(held.driver):
         return
-    recognise(held.driver)  # a refusal must not even take the write lock
+    if not is_current(held.driver):
+        recognise(held.driver)  # a refusal must not even take the write lock
     held.begin("BEGIN IMMEDIATE")
     try:
-        if not is_current(held.driver):  # another process may have been first
-            if recognise(held.driver) == "empty":
-                ddl.create_head(held.connection())
-            else:
-                ddl.complete_head(held.connection())
+        if not is_current(held.driver) and recognise(held.driver) == "empty":
+            ddl.create_head(held.connection())
+        else:  # another process may have been first: then there is nothing left to do
+            ddl.complete_head(held.connection())
         held.commit()
     except BaseException:
         held.rollback()
         raise
+
+
+def _has_own_objects(driver: Any) -> bool:
+    names = {row[0] for row in driver.execute("SELECT name FROM sqlite_master")}
+    return names >= ddl.OWN_OBJECTS
 
 
 def check_readable(driver: Any) -> None:
