@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from sqlalchemy import Dialect, Float, Select
-from sqlalchemy.sql.elements import ClauseElement, CompilerElement
+from sqlalchemy.sql import visitors
+from sqlalchemy.sql.elements import BindParameter, ClauseElement
 from sqlalchemy.sql.selectable import CompoundSelect
 
 Params = Mapping[str, Any]
+
+_LITERAL = re.compile(r"__\[POSTCOMPILE_(\w+)\]")
+
+
+def _inline_constants(statement: ClauseElement) -> None:
+    """Have the constants of a statement written into its text.
+
+    Bound, they cost more than their binding: where a partial index compares the column with a
+    constant, SQLite prepares the whole statement again for each execution.
+    """
+    for element in visitors.iterate(statement):
+        if isinstance(element, BindParameter) and not (element.required or element.expanding):
+            value = element.value
+            is_text = isinstance(value, str) and "\0" not in value
+            element.literal_execute = is_text or isinstance(value, int)
 
 
 class CompiledText:
@@ -17,13 +34,24 @@ class CompiledText:
 
     __slots__ = ("defaults", "names", "positional", "text")
 
-    def __init__(self, statement: CompilerElement, dialect: Dialect) -> None:
+    def __init__(self, statement: ClauseElement, dialect: Dialect) -> None:
+        _inline_constants(statement)
         compiled: Any = statement.compile(dialect=dialect)
-        self.text: str = compiled.string
+        literals = {
+            compiled.bind_names[bind]: compiled.render_literal_value(bind.value, bind.type)
+            for bind in compiled.literal_execute_params
+        }
+        self.text: str = _LITERAL.sub(lambda mark: literals[mark[1]], compiled.string)
         self.positional: bool = compiled.positional
-        self.names: tuple[str, ...] = tuple(compiled.positiontup or compiled.bind_names.values())
+        self.names: tuple[str, ...] = tuple(
+            name
+            for name in compiled.positiontup or compiled.bind_names.values()
+            if name not in literals
+        )
         self.defaults: dict[str, Any] = {}
         for bind, name in compiled.bind_names.items():
+            if name in literals:
+                continue
             impl = bind.type.dialect_impl(dialect)
             converts = impl.bind_processor(dialect) and not isinstance(impl, Float)
             if bind.expanding or converts:  # (a Float only calls float(): ours are floats)
@@ -46,21 +74,19 @@ class CompiledText:
 class Prepared:
     """A Core statement over the models, built once, compiled once per dialect.
 
-    Its parameters are `bindparam("name")`; their values already have the column's Python type, since the
-    driver receives them as they are.
+    Its parameters are `bindparam("name")`; their values already have the column's Python type,
+    since the driver receives them as they are. Constants stand in the text.
     """
 
     on_driver: ClassVar[bool] = True
-    """False sends every statement through `Connection.exec_driver_sql` (echo, events; for debugging)."""
+    """False sends every statement through `Connection.exec_driver_sql`, for echo and events."""
 
     __slots__ = ("_compiled", "modifies", "statement")
 
     def __init__(self, statement: ClauseElement, *, modifies: bool | None = None) -> None:
         self.statement = statement
         self.modifies = (
-            modifies
-            if modifies is not None
-            else not isinstance(statement, Select | CompoundSelect)
+            modifies if modifies is not None else not isinstance(statement, Select | CompoundSelect)
         )
         self._compiled: dict[type[Dialect], CompiledText] = {}
 
