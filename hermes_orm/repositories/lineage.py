@@ -160,10 +160,10 @@ def tips_of(roots: FromClause) -> CTE:
     return select(walk.c.root_id, walk.c.id).where(walk.c.next_id.is_(None)).cte("tip")
 
 
-def chains_holding(condition: ColumnElement[bool], session: SessionAlias) -> Select[str]:
+def chains_holding(condition: ColumnElement[bool], name: str) -> Select[str]:
     """Select the ids of sessions for which `condition` holds, and of all that they carry on."""
     child, parent = aliased(Session), aliased(Session)
-    held = select(session.id).where(condition).cte(recursive=True)
+    held = select(Session.id).where(condition).cte(name, recursive=True)
     held = held.union(
         select(parent.id)
         .join_from(held, child, child.id == held.c.id)

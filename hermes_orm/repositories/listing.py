@@ -12,6 +12,7 @@ from sqlalchemy import (
     BigInteger,
     FromClause,
     Select,
+    SQLColumnExpression,
     and_,
     bindparam,
     func,
@@ -26,7 +27,12 @@ from hermes_orm.dialects import Prepared
 from hermes_orm.dialects.expressions import bound_texts, text_list
 from hermes_orm.models import Session, SessionRecency, SystemPrompt
 from hermes_orm.repositories.base import Repository
-from hermes_orm.repositories.lineage import continued_parent_id, last_active, tips_of
+from hermes_orm.repositories.lineage import (
+    SessionAlias,
+    continued_parent_id,
+    last_active,
+    tips_of,
+)
 from hermes_orm.repositories.previews import first_user_text, preview_of
 from hermes_orm.repositories.session_filters import SessionFilter, conditions
 from hermes_orm.repositories.session_rows import (
@@ -129,11 +135,11 @@ class ListingRepository(Repository):
         """Walk the sessions in slices, newest first, until the page is full."""
         wanted = page.offset + page.limit if page.limit else 0
         walk = _ActivityWalk()
-        size = 4 * wanted
+        size = 2 * wanted
         while len(walk.found) < wanted and walk.before > -math.inf:
             params = {**page.params, "before": walk.before, "skipped": min(size, UNLIMITED) - 1}
             walk.add(self.tx.all(_recent_slice(page.shape.names), params))
-            size *= 2
+            size *= 4
         return [entry.id for entry in walk.found[page.offset : wanted]]
 
     def _rows_of(self, shape: Shape, ids: Sequence[str]) -> list[RichSessionRow]:
@@ -285,26 +291,26 @@ def _recent_slice(names: frozenset[str]) -> Prepared:
     end = select(func.coalesce(last, -math.inf).label("time")).cte("slice_end")
     session, carried = aliased(Session), aliased(Session)
     walk = (
-        select(session.id, continued_parent_id(session).label("parent_id"))
-        .join(SessionRecency, SessionRecency.session_id == session.id)
+        select(*_walked(names, session, active))
+        .join_from(SessionRecency, session, session.id == SessionRecency.session_id)
         .where(is_before, active >= select(end.c.time).scalar_subquery())
         .cte("walk_up", recursive=True)
     )
     walk = walk.union(
-        select(carried.id, continued_parent_id(carried)).join_from(
+        select(*_walked(names, carried, last_active(carried))).join_from(
             walk, carried, carried.id == walk.c.parent_id
         )
     )
-    passes = and_(true(), *conditions(names))
-    return Prepared(
-        select(
-            walk.c.id,
-            walk.c.parent_id,
-            last_active(Session),
-            Session.started_at,
-            passes,
-            end.c.time,
-        )
-        .join_from(walk, Session, Session.id == walk.c.id)
-        .join(end, true())
-    )
+    return Prepared(select(walk, end.c.time).join_from(walk, end, true()))
+
+
+def _walked(
+    names: frozenset[str], session: SessionAlias, active: SQLColumnExpression[float]
+) -> list[SQLColumnExpression[Any]]:
+    return [
+        session.id,
+        continued_parent_id(session).label("parent_id"),
+        active.label("last_active"),
+        session.started_at,
+        and_(true(), *conditions(names, session)).label("passes"),
+    ]

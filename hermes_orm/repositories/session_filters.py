@@ -16,7 +16,6 @@ from sqlalchemy import (
     func,
     or_,
 )
-from sqlalchemy.orm import aliased
 
 from hermes_orm.dialects.expressions import ascii_lower, bound_texts, text_list, unindexed
 from hermes_orm.models import Session
@@ -24,8 +23,8 @@ from hermes_orm.models.base import TEXT
 from hermes_orm.repositories.lineage import SessionAlias, chains_holding, is_listable
 from hermes_orm.session_text import escape_like, fold_ascii, lookup_key
 
-_LONGEST_PATTERN: Final = 50_000
-"""Bytes; SQLite refuses longer LIKE patterns."""
+_LONGEST_NEEDLE: Final = 50_000 - 2
+"""Bytes; SQLite refuses LIKE patterns of more than 50,000."""
 
 _SEPARATORS: Final = "/\\"
 
@@ -115,24 +114,21 @@ class _Builder:
 
     def needle(self, name: str, query: str | None) -> None:
         needle = fold_ascii((query or "").strip())
-        pattern = _pattern_of(needle)
+        escaped = escape_like(needle)
         if not needle:
             return
-        if lookup_key(needle) is None or len(pattern.encode()) > _LONGEST_PATTERN:
+        if lookup_key(needle) is None or len(escaped.encode()) > _LONGEST_NEEDLE:
             self.add("nothing")
             return
-        self.add(name, **{name: pattern})
+        self.add(name, **{name: escaped})
         if name == "search_query":
             compact = "".join(sign for sign in needle if sign.isalnum())
-            self.add(name, compact_query=_pattern_of(compact) if compact else None)
+            self.add(name, compact_query=compact or None)
 
 
-def _pattern_of(needle: str) -> str:
-    return f"%{escape_like(needle)}%"
-
-
-def _contains(text: SQLColumnExpression[Any], pattern: str) -> ColumnElement[bool]:
-    return ascii_lower(text).like(bindparam(pattern, type_=TEXT), escape="\\")
+def _contains(text: SQLColumnExpression[Any], needle: str) -> ColumnElement[bool]:
+    # The bound text is not the whole pattern: SQLite would prepare the statement for each one anew.
+    return ascii_lower(text).contains(bindparam(needle, type_=TEXT), escape="\\")
 
 
 def is_within(path: SQLColumnExpression[Any]) -> ColumnElement[bool]:
@@ -149,23 +145,21 @@ def _is_absolute(path: SQLColumnExpression[Any]) -> ColumnElement[bool]:
     return func.substr(path, 1, 1) == bindparam("cwd_root", type_=TEXT)
 
 
-def _chain_has_id(session: SessionAlias) -> ColumnElement[bool]:
-    member = aliased(Session)
-    return session.id.in_(chains_holding(_contains(member.id, "id_query"), member))
-
-
-def _chain_has_text(session: SessionAlias) -> ColumnElement[bool]:
-    member = aliased(Session)
-    compact_title: Any = member.title
+def _compacted(title: SQLColumnExpression[Any]) -> SQLColumnExpression[Any]:
     for sign in "-_. ":
-        compact_title = func.replace(compact_title, sign, "")
-    found = or_(
-        _contains(member.title, "search_query"),
-        _contains(member.id, "search_query"),
-        _contains(compact_title, "compact_query"),
-    )
-    return session.id.in_(chains_holding(found, member))
+        title = func.replace(title, sign, "")
+    return title
 
+
+_CHAINS_WITH_ID: Final = chains_holding(_contains(Session.id, "id_query"), "chain_with_id")
+_CHAINS_WITH_TEXT: Final = chains_holding(
+    or_(
+        _contains(Session.title, "search_query"),
+        _contains(Session.id, "search_query"),
+        _contains(_compacted(Session.title), "compact_query"),
+    ),
+    "chain_with_text",
+)
 
 # An index on `source` would read every session of it to find the newest.
 _CONDITIONS: Final[dict[str, Callable[[SessionAlias], ColumnElement[bool]]]] = {
@@ -180,7 +174,7 @@ _CONDITIONS: Final[dict[str, Callable[[SessionAlias], ColumnElement[bool]]]] = {
     "archived": lambda session: session.archived == 1,
     "unarchived": lambda session: session.archived == 0,
     "unhidden": lambda session: session.hidden == 0,
-    "id_query": _chain_has_id,
-    "search_query": _chain_has_text,
+    "id_query": lambda session: session.id.in_(_CHAINS_WITH_ID),
+    "search_query": lambda session: session.id.in_(_CHAINS_WITH_TEXT),
     "listable": is_listable,
 }
