@@ -281,7 +281,7 @@ async def test_empty_and_long_ids_are_ids(db: Any) -> None:
 async def test_many_create_the_same_session(db: Any, open_store: Any, raw: Any) -> None:
     stores = [db, open_store()]
     await db.create_session("p", "cli", **PLACE)
-    options = [
+    options: list[dict[str, Any]] = [
         {"model": "m", "system_prompt": "P"},
         {"cwd": "/own", "system_prompt": "Q"},
         {"parent_session_id": "p", "chat_id": "c"},

@@ -9,8 +9,10 @@ from sqlalchemy import Connection
 from hermes_orm.dialects.recency import recency_definition
 
 # SET search_path: a function finds the tables also when a statement qualifies its own.
+# Generic plans: planning the refresh anew for each array takes longer than running it.
 _FUNCTION = """
-    CREATE FUNCTION {signature} LANGUAGE plpgsql SET search_path FROM CURRENT AS $body$
+    CREATE FUNCTION {signature} LANGUAGE plpgsql
+    SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan AS $body$
     BEGIN
         {body};
         {end}
@@ -27,10 +29,17 @@ _REFRESH = """
     WHERE hermes_session_recency.last_active <> excluded.last_active
 """
 
+# A session that is only just inserted has no messages yet.
+_STARTED = """
+    INSERT INTO hermes_session_recency (session_id, last_active)
+    SELECT id, coalesce(last_activity_at, started_at) FROM changed
+    ON CONFLICT (session_id) DO UPDATE SET last_active = excluded.last_active
+"""
+
 _TRIGGERS = {
     "hermes_recency_session_insert": (
         "AFTER INSERT ON sessions REFERENCING NEW TABLE AS changed FOR EACH STATEMENT",
-        "PERFORM hermes_recency_refresh(ARRAY(SELECT id FROM changed))",
+        _STARTED,
     ),
     "hermes_recency_session_update": (
         "AFTER UPDATE OF last_activity_at, started_at ON sessions FOR EACH ROW "
