@@ -6,7 +6,7 @@ from hermes_orm.dialects.base import ALL_ROWS
 from hermes_orm.repositories.alternation import repair_alternation as repaired
 from hermes_orm.repositories.base import Repository
 from hermes_orm.repositories.projection import CONVERSATION_COLUMNS, Projection
-from hermes_orm.repositories.transcripts import BEFORE_ALL, transcript
+from hermes_orm.repositories.transcripts import BEFORE_ALL, displayed_rows, session_rows
 from hermes_orm.rows import ConversationMessage
 from hermes_orm.session_text import lookup_key
 
@@ -32,11 +32,8 @@ class ConversationRepository(Repository):
         key = lookup_key(session_id)
         if key is None:
             return []
-        statement = transcript(
-            CONVERSATION_COLUMNS,
-            with_inactive=bool(include_inactive),
-            with_ancestors=bool(include_ancestors),
-        )
+        rows = displayed_rows if include_ancestors else session_rows
+        statement = rows(CONVERSATION_COLUMNS, with_inactive=bool(include_inactive))
         params = {"session_id": key, "from_id": BEFORE_ALL, "limit": ALL_ROWS, "offset": 0}
         projection = Projection(
             deduplicate=bool(include_ancestors), with_row_ids=bool(include_row_ids)

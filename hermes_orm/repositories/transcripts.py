@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import BigInteger, bindparam, select
+from sqlalchemy import BigInteger, ColumnElement, Select, SQLColumnExpression, bindparam, select
+from sqlalchemy.orm import aliased
 
 from hermes_orm.dialects import Prepared
 from hermes_orm.dialects.base import ALL_ROWS
@@ -17,35 +18,46 @@ from hermes_orm.repositories.base import Repository
 from hermes_orm.repositories.message_rows import MESSAGE_KEYS, decode_row
 from hermes_orm.rows import MessageRow
 
+FROM_ID: Final = bindparam("from_id", type_=BigInteger)
 BEFORE_ALL: Final = -(2**63)
 """A row id that every other one comes after."""
 
 
 @lru_cache
-def transcript(
-    columns: tuple[str, ...],
-    *,
-    with_inactive: bool,
-    with_ancestors: bool = False,
-    newest_first: bool = False,
+def session_rows(
+    columns: tuple[str, ...], *, with_inactive: bool, newest_first: bool = False
 ) -> Prepared:
     """Return the statement that reads a session's rows in order, for `Transaction.each`."""
-    row_id, from_id = Message.id, bindparam("from_id", type_=BigInteger)
-    is_in_session = (
-        Message.session_id.in_(display_chain())
-        if with_ancestors
-        else Message.session_id == SESSION_ID
-    )
-    statement = select(*(Message.__table__.c[name] for name in columns)).where(
-        is_in_session, row_id < from_id if newest_first else row_id > from_id
-    )
+    row_id, from_id = Message.id, FROM_ID
+    is_beyond = row_id < from_id if newest_first else row_id > from_id
+    statement = select(*_columns(columns)).where(Message.session_id == SESSION_ID, is_beyond)
     if not with_inactive:
         statement = statement.where(unindexed(Message.active) == 1)
-    return Prepared(
-        statement.order_by(row_id.desc() if newest_first else row_id)
-        .limit(bindparam("limit", type_=BigInteger))
-        .offset(bindparam("offset", type_=BigInteger))
-    )
+    return Prepared(_page(statement, row_id.desc() if newest_first else row_id))
+
+
+@lru_cache
+def displayed_rows(columns: tuple[str, ...], *, with_inactive: bool) -> Prepared:
+    """Return the statement that reads the rows of a session and its ancestors in order.
+
+    Ids are sorted first, because rows are wide; as an expression, because their index would tempt
+    PostgreSQL to look for the rows of a few sessions among all messages.
+    """
+    row = aliased(Message)
+    ids = select(row.id).where(row.session_id.in_(display_chain()), row.id > FROM_ID)
+    if not with_inactive:
+        ids = ids.where(unindexed(row.active) == 1)
+    statement = select(*_columns(columns)).where(Message.id.in_(_page(ids, row.id + 0)))
+    return Prepared(statement.order_by(Message.id))
+
+
+def _columns(names: tuple[str, ...]) -> list[ColumnElement[Any]]:
+    return [Message.__table__.c[name] for name in names]
+
+
+def _page(statement: Select[Any], order: SQLColumnExpression[Any]) -> Select[Any]:
+    limit, offset = (bindparam(name, type_=BigInteger) for name in ("limit", "offset"))
+    return statement.order_by(order).limit(limit).offset(offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +99,7 @@ class TranscriptRepository(Repository):
 
     def get_messages(self, session_id: str, page: Page) -> list[MessageRow]:
         """Return the rows of a page, in the order of their ids."""
-        statement = transcript(
+        statement = session_rows(
             MESSAGE_KEYS, with_inactive=page.with_inactive, newest_first=page.newest_first
         )
         params = {
