@@ -37,9 +37,7 @@ def reads(
 
     @functools.wraps(method)
     async def operation(self: Store, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await self.database.read(
-            lambda tx: method(owner(tx), *args, **kwargs), scope=scope
-        )
+        return await self.database.read(lambda tx: method(owner(tx), *args, **kwargs), scope=scope)
 
     return _described(operation, inspect.signature(method).return_annotation)
 

@@ -157,7 +157,9 @@ async def test_patience_ends_with_a_lock_error(path: str, other: sqlite3.Connect
     async with SessionDB(path) as db:
         await db.set_meta("k", "v")
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreLockedError, match=r"database is locked.*another Hermes process.*1 s"):
+        with pytest.raises(
+            StoreLockedError, match=r"database is locked.*another Hermes process.*1 s"
+        ):
             await db.database.write(lambda tx: put(tx, "k"), patience=1.2)
         other.execute("ROLLBACK")
         await db.set_meta("k", "later")

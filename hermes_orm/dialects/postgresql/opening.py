@@ -84,7 +84,9 @@ async def _refusal(connection: AsyncConnection, tables: set[str]) -> SchemaError
             "the schema holds tables without schema_version: it was not made by hermes_orm, and nothing was "
             "changed; use an empty database, or a schema of its own (database.postgres.schema)"
         )
-    rows: list[Any] = list(await connection.execute(text("SELECT version FROM schema_version LIMIT 2")))
+    rows: list[Any] = list(
+        await connection.execute(text("SELECT version FROM schema_version LIMIT 2"))
+    )
     if len(rows) != 1:
         return SchemaError("schema_version must hold exactly one row: nothing was changed")
     if rows[0][0] > SCHEMA_VERSION:
@@ -125,7 +127,7 @@ async def locked(connection: AsyncConnection, waited_seconds: float) -> SchemaEr
 
 
 async def refuse_unknown(connection: AsyncConnection) -> None:
-    """Raise SchemaError when there are tables without a revision, which no migration starts from."""
+    """Raise SchemaError for tables without a revision: no migration starts from them."""
     tables = await _tables(connection)
     if tables and AlembicVersion.__tablename__ not in tables:
         raise await _refusal(connection, tables)

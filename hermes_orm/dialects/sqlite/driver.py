@@ -51,7 +51,9 @@ def is_sqlite_wal_reset_vulnerable(version_info: tuple[int, ...] | None = None) 
 def as_standard(error: BaseException) -> BaseException:
     """Return a driver's error as the `sqlite3` class of the same name; others come back unchanged."""
     original = getattr(error, "orig", None)
-    if isinstance(original, BaseException):  # SQLAlchemy wrapped it, statement and parameters included
+    if isinstance(
+        original, BaseException
+    ):  # SQLAlchemy wrapped it, statement and parameters included
         error = original
     if isinstance(error, sqlite3.Error) or not isinstance(error, module().Error):
         return error

@@ -126,9 +126,7 @@ class SQLiteTransport(Transport):
     def _prepare(self, held: HeldConnection) -> str:
         settings, driver = self._settings, held.driver
         if self._read_only:
-            journal.apply_pragmas(
-                driver, settings.pragmas, busy_timeout_ms=journal.BUSY_TIMEOUT_MS
-            )
+            journal.apply_pragmas(driver, settings.pragmas, busy_timeout_ms=journal.BUSY_TIMEOUT_MS)
             opening.check_readable(driver)
             return "read-only"
         driver.execute("SELECT count(*) FROM sqlite_master").fetchone()  # is it a database at all?
@@ -238,5 +236,3 @@ def _connection(name: str, *, uri: bool = False) -> Any:
         cached_statements=256,
         uri=uri,
     )
-
-

@@ -34,7 +34,9 @@ def choose_journal(
         _wal_pragmas(driver)
         return "wal"
     if sqlite_driver.is_sqlite_wal_reset_vulnerable():
-        _once(label, "SQLite %s has the WAL-reset bug: %s uses the rollback journal", logging.WARNING)
+        _once(
+            label, "SQLite %s has the WAL-reset bug: %s uses the rollback journal", logging.WARNING
+        )
         return _set_delete(driver, strict=configured == "delete")
     if configured == "delete":
         return _set_delete(driver, strict=True)
@@ -57,7 +59,9 @@ def _set_wal(driver: Any, label: str, require_wal: bool) -> str:
             _wal_pragmas(driver)
             return "wal"
         if require_wal:
-            raise WalUnsupportedError(f"{label} stays in journal mode {mode}: WAL is not possible here")
+            raise WalUnsupportedError(
+                f"{label} stays in journal mode {mode}: WAL is not possible here"
+            )
         _once(label, "SQLite %s cannot use WAL for %s", logging.ERROR)
         return mode
     raise AssertionError("unreachable")
