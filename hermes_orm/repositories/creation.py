@@ -18,6 +18,7 @@ from hermes_orm.repositories.lineage import is_continuation
 from hermes_orm.repositories.markers import RESET_FROM
 from hermes_orm.repositories.prompts import PromptRepository, prompt_hash
 from hermes_orm.repositories.session_keys import have_same_profile
+from hermes_orm.repositories.sessions import STORE_CONFIG
 from hermes_orm.session_text import decode_config, encode_config, session_text, stored_key
 
 
@@ -155,11 +156,6 @@ LOCK = Prepared(
     .where(Session.id == bindparam("id"))
     .with_for_update(key_share=True)
 )
-MERGE_CONFIG = Prepared(
-    update(Session)
-    .where(Session.id == bindparam("session_id"))
-    .values(model_config=bindparam("config"))
-)
 
 
 def _descends() -> Prepared:
@@ -248,7 +244,7 @@ class CreationRepository(Repository):
         """Give the placeholder that a reset has made its real config, once."""
         if given and stored is not None and stored.keys() == {RESET_FROM}:
             merged = encode_config(given | stored, compact=True)
-            self.tx.run(MERGE_CONFIG, {"session_id": key, "config": merged})
+            self.tx.run(STORE_CONFIG, {"session_id": key, "config": merged})
 
     def _inherit(self, key: str) -> None:
         """Copy what the row lacks from the parent that it names."""

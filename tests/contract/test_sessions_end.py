@@ -197,6 +197,13 @@ async def test_marker_is_read_from_whatever_json(
     assert await db.session_count(exclude_children=True) == (0 if is_delegate else 1)
 
 
+async def test_read_only_store_reads_markers(db: Any, open_store: Any, raw: Any) -> None:
+    await db.create_session("d", "cli", model_config={"_delegate_from": "p", "a": "\0"})
+    await db.create_session("e", "cli", model_config={"_delegate_from": "p"})
+    await raw.execute("UPDATE sessions SET model_config = '{_delegate_from' WHERE id = 'e'")
+    assert await open_store(read_only=True).session_count(exclude_children=True) == 1
+
+
 # Generations
 
 
