@@ -21,7 +21,7 @@ T = TypeVar("T")
 class Database:
     """One store's database: two ways in, `read` and `write`, connected on first use.
 
-    Construction does no I/O. The Hermes home is fixed here, so that path and settings belong together.
+    Construction does no I/O. It fixes the Hermes home, so that path and settings belong together.
     """
 
     def __init__(self, location: Location, *, dialect: Dialect, read_only: bool = False) -> None:
@@ -55,9 +55,9 @@ class Database:
     ) -> T:
         """Run `work` in a transaction, commit, and return its result.
 
-        While the database is busy the whole unit runs again, until `patience` seconds are over; it must
-        not keep state between runs. An error or a cancellation leaves nothing behind. `alone`: never in
-        one commit with other units.
+        While the database is busy the whole unit runs again, until `patience` seconds are over;
+        it must not keep state between runs. An error or a cancellation leaves nothing behind.
+        `alone`: never in one commit with other units.
         """
         if self.read_only:
             raise ReadOnlyStoreError.of("write")
@@ -95,7 +95,7 @@ class Database:
             raise StoreClosedError()
 
     async def close(self) -> None:
-        """Close every connection; any number of calls share one close, and a cancelled one finishes first."""
+        """Close every connection. Calls share one close; a cancelled one finishes it first."""
         self._is_closed = True
         if self._closing is None:
             transport, self._transport = self._transport, None

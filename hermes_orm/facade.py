@@ -1,4 +1,4 @@
-"""How a repository method, a plan or a service becomes a public coroutine, with its signature kept."""
+"""How a repository method, a plan or a service becomes a public coroutine, signature kept."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def reads(
 ) -> Operation[P, R]:
     """Expose a repository method as a coroutine that reads committed data.
 
-    `scope="statement"` when the method sends exactly one SELECT; the default is one snapshot for all.
+    `scope="statement"` when the method sends exactly one SELECT; the default is one snapshot.
     """
     owner = Repository.owner_of(method)
 

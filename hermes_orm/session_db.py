@@ -42,7 +42,7 @@ class SessionDB:
         return f"SessionDB({str(self.db_path)!r}, read_only={self.read_only})"
 
     async def close(self) -> None:
-        """Finish what runs and close every connection; later operations raise RuntimeError. Idempotent."""
+        """Finish what runs and close every connection; operations raise RuntimeError then."""
         await self.database.close()
 
     async def __aenter__(self) -> Self:

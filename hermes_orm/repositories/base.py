@@ -34,7 +34,7 @@ class Repository(_Owned):
 
 
 class Plans(_Owned):
-    """Operations whose arguments are encoded before the transaction; each returns the unit to run."""
+    """Operations that encode their arguments first; each returns the unit to run."""
 
     _owners: ClassVar[dict[Callable[..., Any], type[Any]]] = {}
 

@@ -63,10 +63,10 @@ def touch(tx: Transaction) -> None:
 async def test_start_up_values_and_what_wins_over_them(location: str, configure: Any) -> None:
     async def shown() -> list[str]:
         async with SessionDB(location) as db:
-            return [
-                await db.database.read(lambda tx, n=name: tx.scalar(SHOW, {"name": n}))
-                for name in ("jit", "lock_timeout", "application_name")
-            ]
+            names = ("jit", "lock_timeout", "application_name")
+            return await db.database.read(
+                lambda tx: [tx.scalar(SHOW, {"name": name}) for name in names]
+            )
 
     assert await shown() == ["off", "1s", "hermes_orm"]
     if "asyncpg" in location:
@@ -181,7 +181,7 @@ async def test_the_password_is_never_shown(location: str) -> None:
     secret = secret.partition("@")[0] + "@127.0.0.1:1/nowhere"
     db = SessionDB(secret)
     assert "s3cret" not in repr(db)
-    with pytest.raises(Exception, match=".") as caught:
+    with pytest.raises(Exception, match=r".") as caught:
         await db.get_meta("k")
     assert "s3cret" not in f"{caught.value!r} {caught.value} {caught.value.__cause__!r}"
     await db.close()
@@ -310,7 +310,8 @@ def test_a_prepared_statement_is_compiled_once() -> None:
     from sqlalchemy.dialects.postgresql import asyncpg
 
     statement = Prepared(select(literal_column("1")))
-    dialect = asyncpg.dialect()  # type: ignore[no-untyped-call]
-    assert statement.compiled(dialect) is statement.compiled(asyncpg.dialect())  # type: ignore[no-untyped-call]
+    new: Any = asyncpg.PGDialect_asyncpg
+    one, other = new(), new()
+    assert statement.compiled(one) is statement.compiled(other)
     assert SET_META.modifies
     assert not statement.modifies

@@ -54,7 +54,12 @@ async def test_waiting_units_share_a_commit(path: str, monkeypatch: pytest.Monke
         await asyncio.sleep(0.02)
         held = db.database._transport._writer.held  # type: ignore[union-attr]
         begin = held.begin
-        monkeypatch.setattr(held, "begin", lambda sql: (begun.append(sql), begin(sql)))
+
+        def counted(statement: str) -> None:
+            begun.append(statement)
+            begin(statement)
+
+        monkeypatch.setattr(held, "begin", counted)
         rest = [asyncio.create_task(db.set_meta(f"k{i}", str(i))) for i in range(100)]
         await asyncio.sleep(0.02)
         blocker.set()
@@ -69,7 +74,11 @@ async def test_units_commit_in_the_order_of_the_queue(path: str) -> None:
         await db.get_meta("open")
 
         def unit(number: int) -> Callable[[Transaction], None]:
-            return lambda tx: (put(tx, str(number)), order.append(number))[1]
+            def work(tx: Transaction) -> None:
+                put(tx, str(number))
+                order.append(number)
+
+            return work
 
         await asyncio.gather(*(db.database.write(unit(i)) for i in range(150)))
     assert order == sorted(order)
@@ -166,7 +175,7 @@ async def test_patience_ends_with_a_lock_error(path: str, other: sqlite3.Connect
 
 
 async def test_a_busy_begin_runs_nothing(path: str, other: sqlite3.Connection) -> None:
-    """A statement that ran after a failed BEGIN would be in autocommit, and no rollback would undo it."""
+    """A statement after a failed BEGIN would be in autocommit: no rollback would undo it."""
     runs = []
     async with SessionDB(path) as db:
         await db.get_meta("open")
@@ -195,9 +204,12 @@ async def test_checkpoints_every_fifty_writes_and_at_close(
     connection.close()
     modes = []
     original = upkeep.checkpoint
-    monkeypatch.setattr(
-        upkeep, "checkpoint", lambda driver, mode: (modes.append(mode), original(driver, mode))
-    )
+
+    def counted(driver: Any, mode: str) -> None:
+        modes.append(mode)
+        original(driver, mode)
+
+    monkeypatch.setattr(upkeep, "checkpoint", counted)
     async with SessionDB(path) as db:
         for number in range(101):
             await db.set_meta("k", str(number))

@@ -1,0 +1,1 @@
+"""PostgreSQL: many workers, many hosts."""

@@ -1,21 +1,21 @@
-"""PostgreSQL connections of one store: a pool, and units of work in SQLAlchemy's greenlet bridge."""
+"""PostgreSQL connections of one store: a pool, and units of work in the greenlet bridge."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, event, exc
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy import Connection, exc
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from hermes_orm.completion import to_completion
 from hermes_orm.dialects.base import ACTIVITY_PATIENCE, Dialect, Scope, Transport, Work
 from hermes_orm.dialects.postgresql import errors, opening
 from hermes_orm.dialects.postgresql.options import EngineOptions
 from hermes_orm.dialects.postgresql.permits import Permits
+from hermes_orm.dialects.postgresql.pool import is_closed, new_engine
 from hermes_orm.dialects.postgresql.transaction import (
     SNAPSHOT,
     AsyncpgTransaction,
@@ -31,9 +31,7 @@ BEGIN: dict[Scope, str] = {
     "snapshot": SNAPSHOT,
     "transaction": "BEGIN ISOLATION LEVEL READ COMMITTED",
 }
-IDLE_PING_AFTER = 1.0
 CLOSE_WITHIN = 10.0
-STATEMENTS_KEPT = 1000
 
 
 class PostgreSQLTransport(Transport):
@@ -54,7 +52,7 @@ class PostgreSQLTransport(Transport):
 
     async def open(self, deadline: float) -> None:
         """Create the engine and make sure that the schema is current."""
-        engine = _engine(self._options, self._connections)
+        engine = new_engine(self._options, self._connections)
         try:
             await self._translated(
                 opening.ensure_schema(engine, self._options, read_only=self._read_only)
@@ -194,59 +192,13 @@ async def _cleaned_up(connection: AsyncConnection, in_transaction: bool) -> bool
     """Roll back and return the connection to the pool; True when it was lost and thrown away."""
     try:
         driver = (await connection.get_raw_connection()).driver_connection
-        if driver is None or _is_closed(driver):
+        if driver is None or is_closed(driver):
             raise exc.InvalidRequestError("the connection is closed")
         if in_transaction:
             await asyncio.wait_for(driver.execute("ROLLBACK"), CLOSE_WITHIN)
-    except Exception:
+    except Exception:  # noqa: BLE001  (whatever is wrong with it, it must not be used again)
         await connection.invalidate()
         await connection.close()
         return True
     await connection.close()
     return False
-
-
-def _is_closed(driver: Any) -> bool:
-    closed = getattr(driver, "is_closed", None)  # asyncpg; psycopg has an attribute
-    return bool(closed() if closed is not None else driver.closed)
-
-
-def _engine(options: EngineOptions, connections: set[Any]) -> AsyncEngine:
-    try:
-        engine = create_async_engine(options.url, isolation_level="AUTOCOMMIT", **options.kwargs)
-    except ModuleNotFoundError as error:
-        extra = "postgres" if options.driver == "asyncpg" else "psycopg"
-        raise ImportError(
-            f"postgresql+{options.driver}:// needs the package {options.driver}: "
-            f"pip install 'hermes-orm[{extra}]'"
-        ) from error
-
-    @event.listens_for(engine.sync_engine, "connect")
-    def connected(connection: Any, record: Any) -> None:
-        connections.add(connection)
-        if options.driver == "psycopg" and not options.pooler:
-            connection.driver_connection.prepared_max = STATEMENTS_KEPT
-
-    @event.listens_for(engine.sync_engine, "close")
-    def closed(connection: Any, record: Any) -> None:
-        connections.discard(connection)
-
-    @event.listens_for(engine.sync_engine, "checkin")
-    def remember(connection: Any, record: Any) -> None:
-        record.info["used_at"] = time.monotonic()
-
-    @event.listens_for(engine.sync_engine, "checkout")
-    def ping(connection: Any, record: Any, proxy: Any) -> None:
-        if not options.ping:
-            return
-        idle = time.monotonic() - record.info.get("used_at", time.monotonic())
-        if _is_closed(connection.driver_connection):
-            raise exc.DisconnectionError("the server closed the connection")
-        if idle <= IDLE_PING_AFTER:
-            return
-        try:
-            engine.dialect.do_ping(connection)
-        except Exception as error:
-            raise exc.DisconnectionError("the connection does not answer") from error
-
-    return engine

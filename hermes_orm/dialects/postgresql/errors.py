@@ -1,4 +1,4 @@
-"""PostgreSQL errors as callers see them: SQLAlchemy's classes, without statement, parameters or DETAIL."""
+"""PostgreSQL errors as callers see them: without statement, parameters or DETAIL."""
 
 from __future__ import annotations
 
@@ -117,6 +117,7 @@ def lock_error(error: BaseException, patience: float) -> BaseException:
     state = sqlstate_of(error) or "55P03"
     return _store_error(
         StoreOperationalError,
-        f"database is locked: other transactions held what this call needs for {patience:.0f} s or longer",
+        "database is locked: other transactions held what this call needs for "
+        f"{patience:.0f} s or longer",
         state,
     )

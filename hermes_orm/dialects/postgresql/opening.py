@@ -28,7 +28,8 @@ TABLES = text(
 TRY_LOCK = text("SELECT pg_try_advisory_xact_lock(:lock)")
 HOLDER = text(
     "SELECT l.pid, a.application_name FROM pg_locks l LEFT JOIN pg_stat_activity a USING (pid) "
-    "WHERE l.locktype = 'advisory' AND l.granted AND l.classid = 0 AND l.objid = CAST(:lock AS bigint)"
+    "WHERE l.locktype = 'advisory' AND l.granted AND l.classid = 0 "
+    "AND l.objid = CAST(:lock AS bigint)"
 )
 
 
@@ -66,11 +67,12 @@ async def _is_current(connection: AsyncConnection) -> bool:
         return True
     if len(stamps) != 1:
         raise SchemaError(
-            f"hermes_alembic_version must hold exactly one revision, found {len(stamps)}: nothing was changed"
+            f"hermes_alembic_version must hold exactly one revision, found {len(stamps)}: "
+            "nothing was changed"
         )
     raise SchemaError(
-        f"the database has schema revision {stamps[0]}, this version of hermes_orm needs {HEAD_REVISION}: "
-        "a newer or an older hermes_orm wrote it; nothing was changed"
+        f"the database has schema revision {stamps[0]}, this version of hermes_orm needs "
+        f"{HEAD_REVISION}: a newer or an older hermes_orm wrote it; nothing was changed"
     )
 
 
@@ -81,8 +83,9 @@ async def _tables(connection: AsyncConnection) -> set[str]:
 async def _refusal(connection: AsyncConnection, tables: set[str]) -> SchemaError:
     if "schema_version" not in tables:
         return SchemaError(
-            "the schema holds tables without schema_version: it was not made by hermes_orm, and nothing was "
-            "changed; use an empty database, or a schema of its own (database.postgres.schema)"
+            "the schema holds tables without schema_version: it was not made by hermes_orm, and "
+            "nothing was changed; use an empty database, or a schema of its own "
+            "(database.postgres.schema)"
         )
     rows: list[Any] = list(
         await connection.execute(text("SELECT version FROM schema_version LIMIT 2"))
@@ -91,17 +94,18 @@ async def _refusal(connection: AsyncConnection, tables: set[str]) -> SchemaError
         return SchemaError("schema_version must hold exactly one row: nothing was changed")
     if rows[0][0] > SCHEMA_VERSION:
         return SchemaError(
-            f"the database has schema version {rows[0][0]}, newer than {SCHEMA_VERSION}: nothing was "
-            "changed; update hermes_orm"
+            f"the database has schema version {rows[0][0]}, newer than {SCHEMA_VERSION}: "
+            "nothing was changed; update hermes_orm"
         )
     return SchemaError(
-        f"the database has schema version {rows[0][0]} without the current schema revision: a migration is "
-        "required, which this version of hermes_orm cannot do yet (unsupported); nothing was changed"
+        f"the database has schema version {rows[0][0]} without the current schema revision: "
+        "a migration is required, which this version of hermes_orm cannot do yet (unsupported); "
+        "nothing was changed"
     )
 
 
 async def _create(engine: AsyncEngine) -> None:
-    """Create everything in one transaction that holds the advisory lock; poll, since others may be at it."""
+    """Create everything in one transaction that holds the advisory lock, which is polled."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     creating = engine.execution_options(isolation_level="READ COMMITTED")
@@ -142,6 +146,6 @@ async def _check_schema(connection: AsyncConnection, schema: str) -> None:
     found = await connection.scalar(text("SELECT current_schema()"))
     if found != schema:
         raise SchemaError(
-            f"the current schema is {found!r}, not {schema!r}: create it (CREATE SCHEMA), or correct "
-            "database.postgres.schema or the search_path of the role"
+            f"the current schema is {found!r}, not {schema!r}: create it (CREATE SCHEMA), "
+            "or correct database.postgres.schema or the search_path of the role"
         )

@@ -1,4 +1,4 @@
-"""Who may check out a pooled connection: a burst must not open and close overflow connections all the time."""
+"""Who may check out a connection: a burst must not open and close overflow connections."""
 
 from __future__ import annotations
 

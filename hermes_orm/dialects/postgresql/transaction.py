@@ -1,4 +1,4 @@
-"""A unit's view of a PostgreSQL connection: prepared statements on asyncpg's or psycopg's own calls."""
+"""A unit's view of a PostgreSQL connection: statements on asyncpg's or psycopg's own calls."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STEP = 1000
 class PostgreSQLTransaction(Transaction):
     """One unit on a pooled connection, inside SQLAlchemy's greenlet bridge.
 
-    The SQLAlchemy connection is in AUTOCOMMIT; BEGIN and COMMIT are sent by the transport, around the unit.
+    The SQLAlchemy connection is in AUTOCOMMIT; the transport sends BEGIN and COMMIT around it.
     """
 
     __slots__ = (
@@ -45,7 +45,7 @@ class PostgreSQLTransaction(Transaction):
         self.in_snapshot = False
         """Whether a unit of one statement has begun a snapshot: a failure leaves it open."""
         self.sent = False
-        """Whether the server has answered anything: before that, a dead connection may be replaced."""
+        """Whether the server has answered: before that, a dead connection may be replaced."""
 
     def end(self) -> None:
         """Refuse every later statement: the connection belongs to somebody else soon."""

@@ -39,7 +39,7 @@ def version() -> tuple[int, int, int]:
 def is_sqlite_wal_reset_vulnerable(version_info: tuple[int, ...] | None = None) -> bool:
     """Whether a library can lose a write when a WAL is reset while another process opens it.
 
-    None means the linked library. The bug entered with 3.7.0 and was fixed in 3.51.3, 3.50.7 and 3.44.6.
+    None means the linked library. The bug came with 3.7.0; 3.51.3, 3.50.7 and 3.44.6 fix it.
     """
     given = (version() if version_info is None else version_info) + (0, 0, 0)
     number = given[:3]
@@ -49,12 +49,10 @@ def is_sqlite_wal_reset_vulnerable(version_info: tuple[int, ...] | None = None) 
 
 
 def as_standard(error: BaseException) -> BaseException:
-    """Return a driver's error as the `sqlite3` class of the same name; others come back unchanged."""
-    original = getattr(error, "orig", None)
-    if isinstance(
-        original, BaseException
-    ):  # SQLAlchemy wrapped it, statement and parameters included
-        error = original
+    """Return a driver's error as the `sqlite3` class of its name; others come back unchanged."""
+    wrapped = getattr(error, "orig", None)  # by SQLAlchemy, with statement and parameters
+    if isinstance(wrapped, BaseException):
+        error = wrapped
     if isinstance(error, sqlite3.Error) or not isinstance(error, module().Error):
         return error
     standard: type[sqlite3.Error] = getattr(sqlite3, type(error).__name__, sqlite3.DatabaseError)

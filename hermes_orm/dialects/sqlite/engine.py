@@ -162,7 +162,7 @@ class SQLiteTransport(Transport):
             raise self.dialect.translate(error) from None
 
     async def _reader(self) -> Lane | None:
-        """Return the least busy reader; another one is opened while all are busy and the limit allows."""
+        """Return the least busy reader; while all are busy, up to the limit, another one."""
         best = min(self._readers, key=lambda lane: lane.pending, default=None)
         is_idle = best is not None and best.pending == 0
         if is_idle or self._opening or len(self._readers) >= self._reader_limit:

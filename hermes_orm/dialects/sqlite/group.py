@@ -33,9 +33,9 @@ class Unit:
 def run_group(held: HeldConnection, units: Sequence[Unit]) -> int:
     """Run `units` in order, in one transaction where possible; return how many committed.
 
-    A unit that fails after it changed something is left out, the others run again without it, and then it
-    runs alone; what happens there is its result. Units can therefore run twice. While another connection
-    holds the lock, all units that have no result yet end as `busy`, with nothing changed.
+    A unit that fails after it changed something is left out, the others run again without it, and
+    then it runs alone; what happens there is its result. Units can therefore run twice. While
+    another connection holds the lock, all units without a result end as `busy`, nothing changed.
     """
     committed = 0
     apart: list[Unit] = []
@@ -49,7 +49,7 @@ def run_group(held: HeldConnection, units: Sequence[Unit]) -> int:
             return committed
         try:
             spoiler = _attempt(held, group)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001  (each caller gets it)
             held.rollback()
             _give_up(units, group, error)
             if sqlite_driver.is_busy(error):
@@ -96,7 +96,7 @@ def _run(held: HeldConnection, unit: Unit) -> Any:
 
 
 def _give_up(units: Sequence[Unit], group: Sequence[Unit], error: BaseException) -> None:
-    """Record an error of BEGIN or COMMIT; a busy database concerns every unit that has not committed."""
+    """Record an error of BEGIN or COMMIT; busy concerns every unit that has not committed."""
     busy = sqlite_driver.is_busy(error)
     for unit in units:
         if unit.state != "cancelled" and (unit in group or (busy and unit.state == "waiting")):

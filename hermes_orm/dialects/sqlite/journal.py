@@ -24,8 +24,8 @@ def choose_journal(
 ) -> str:
     """Set the journal mode and return the one that stands; a file that is WAL already stays WAL.
 
-    A library with the WAL-reset bug puts a new file on the rollback journal. A file system that cannot do
-    WAL falls back to it, too, or raises WalUnsupportedError when `require_wal` is set.
+    A library with the WAL-reset bug puts a new file on the rollback journal. So does a file system
+    that cannot do WAL, unless `require_wal` is set: then WalUnsupportedError is raised.
     """
     standing = _standing_mode(driver)
     if standing == "wal":

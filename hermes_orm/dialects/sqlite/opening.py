@@ -32,8 +32,9 @@ def is_current(driver: Any) -> bool:
         return True
     known = ", ".join(str(row[0]) for row in stamps) or "none"
     raise SchemaError(
-        f"the file holds schema revision {known}, this version of hermes_orm needs {HEAD_REVISION}: "
-        "nothing was changed; use the version of hermes_orm that wrote the file, or migrate it"
+        f"the file holds schema revision {known}, this version of hermes_orm needs "
+        f"{HEAD_REVISION}: nothing was changed; use the version of hermes_orm that wrote the file, "
+        "or migrate it"
     )
 
 
@@ -77,7 +78,7 @@ def recognise(driver: Any) -> str:
     tables = {
         row[0]
         for row in driver.execute(
-            "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT GLOB 'sqlite_*'"
         )
     }
     if not tables:
@@ -96,8 +97,8 @@ def recognise(driver: Any) -> str:
         )
     if versions[0] > SCHEMA_VERSION:
         raise SchemaError(
-            f"the file has schema version {versions[0]}, newer than {SCHEMA_VERSION}: nothing was changed; "
-            "update hermes_orm"
+            f"the file has schema version {versions[0]}, newer than {SCHEMA_VERSION}: "
+            "nothing was changed; update hermes_orm"
         )
     if versions[0] < SCHEMA_VERSION or NEWEST[1] not in _columns(driver, NEWEST[0]):
         raise SchemaError(

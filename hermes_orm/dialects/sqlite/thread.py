@@ -6,6 +6,7 @@ The only module that uses private names of aiosqlite (`_tx`, `_thread`, `_conn`)
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -48,31 +49,30 @@ class ConnectionThread:
     def submit(
         self, call: Callable[[], Any], loop: asyncio.AbstractEventLoop, answer: Callable[..., None]
     ) -> None:
-        """Queue `call`; when it has run, `answer(result, error)` is called on `loop`, if that still runs.
+        """Queue `call`; when it has run, `answer(result, error)` is called on `loop`.
 
-        The closure takes no arguments, because aiosqlite logs what it runs, and never raises, because an
-        error that reaches aiosqlite's thread while the loop is closed would end the thread.
+        The closure takes no arguments, because aiosqlite logs what it runs, and never raises,
+        because an error that reaches aiosqlite's thread while the loop is closed would end it.
         """
 
         def hop() -> None:
-            result, error = None, None
+            result: Any = None
+            error: BaseException | None = None
             try:
                 result = call()
             except StopIteration:
                 error = RuntimeError("a unit of work raised StopIteration")
-            except BaseException as caught:  # handed to the caller, whatever it is
+            except BaseException as caught:  # noqa: BLE001  (the caller gets it)
                 error = caught
-            try:
+            with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits
                 loop.call_soon_threadsafe(answer, result, error)
-            except RuntimeError:  # the loop was closed meanwhile: nobody waits
-                pass
 
         self._tx.put_nowait((None, hop))
 
     async def call(self, call: Callable[[], T]) -> T:
         """Run `call` on the thread and return its result.
 
-        Cancelling stops the waiting only: the call itself ends by itself and leaves the connection clean.
+        Cancelling stops the waiting only: the call ends by itself and leaves the connection clean.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
@@ -95,5 +95,5 @@ class ConnectionThread:
 
 
 async def _ended(connection: aiosqlite.Connection) -> None:
-    while connection._thread.is_alive():  # its last act, to answer the stop, is still under way
+    while connection._thread.is_alive():  # noqa: ASYNC110  its last act, to answer the stop, is still under way
         await asyncio.sleep(0.001)

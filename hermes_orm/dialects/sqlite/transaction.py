@@ -15,8 +15,9 @@ from hermes_orm.dialects.sqlite import driver as sqlite_driver
 class HeldConnection:
     """A driver connection with the SQLAlchemy connection over it; lives and dies on its thread.
 
-    Transactions are begun and ended here, by hand: a begin *event* that fails ("database is locked") would
-    leave the SQLAlchemy connection without a transaction, and later statements in autocommit.
+    Transactions are begun and ended here, by hand: a begin *event* that fails ("database is
+    locked") would leave the SQLAlchemy connection without a transaction, and later statements in
+    autocommit.
     """
 
     def __init__(self, driver: Any, dialect: Dialect) -> None:
@@ -43,7 +44,7 @@ class HeldConnection:
         self.driver.execute(statement)
 
     def commit(self) -> None:
-        """Commit what the units did; raises when the database is busy, and nothing is committed then."""
+        """Commit what the units did; a busy database raises, and nothing is committed then."""
         self.driver.commit()
         self._settle()
 
@@ -54,7 +55,7 @@ class HeldConnection:
 
     def _settle(self) -> None:
         if self._connection is not None and self._connection.in_transaction():
-            self._connection.rollback()  # ends its bookkeeping; the driver has nothing open any more
+            self._connection.rollback()  # its bookkeeping only: the driver has nothing open
 
     def dispose(self) -> None:
         """Let go of the SQLAlchemy side; the driver connection is closed by its thread."""

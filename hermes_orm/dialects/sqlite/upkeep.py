@@ -11,7 +11,7 @@ logger = logging.getLogger("hermes_orm.sqlite")
 
 
 def checkpoint(driver: Any, mode: str) -> None:
-    """Move WAL content into the database file (`PASSIVE` or `TRUNCATE`); a failure is only logged."""
+    """Move WAL content into the database file (`PASSIVE`, `TRUNCATE`); a failure is only logged."""
     try:
         driver.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
     except sqlite_driver.module().Error as error:

@@ -121,7 +121,7 @@ class WriteQueue:
         self._start()
 
     def _again(self, busy: Sequence[Waiting]) -> None:
-        """Put busy units back at the head of the queue, in order; answer those whose patience is over."""
+        """Put busy units back at the head of the queue; answer those whose patience is over."""
         if not busy:
             return
         assert self._loop is not None

@@ -1,0 +1,67 @@
+"""The engine of a store: its pool, and how a connection that died while idle is replaced."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from sqlalchemy import event, exc
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from hermes_orm.dialects.postgresql.options import STATEMENT_CACHE_SIZE, EngineOptions
+
+IDLE_PING_AFTER = 1.0
+"""Seconds of rest after which a connection is asked whether it is alive: that is a round trip."""
+
+
+def new_engine(options: EngineOptions, connections: set[Any]) -> AsyncEngine:
+    """Return an engine in AUTOCOMMIT; `connections` always holds the open ones.
+
+    Raises ImportError, naming the extra, when the driver is missing.
+    """
+    try:
+        engine = create_async_engine(options.url, isolation_level="AUTOCOMMIT", **options.kwargs)
+    except ModuleNotFoundError as error:
+        extra = "postgres" if options.driver == "asyncpg" else "psycopg"
+        raise ImportError(
+            f"postgresql+{options.driver}:// needs the package {options.driver}: "
+            f"pip install 'hermes-orm[{extra}]'"
+        ) from error
+
+    @event.listens_for(engine.sync_engine, "connect")
+    def opened(connection: Any, record: Any) -> None:
+        connections.add(connection)
+        if options.driver == "psycopg" and not options.pooler:
+            connection.driver_connection.prepared_max = STATEMENT_CACHE_SIZE
+
+    @event.listens_for(engine.sync_engine, "close")
+    def closed(connection: Any, record: Any) -> None:
+        connections.discard(connection)
+
+    if options.ping:
+        _ping_after_a_rest(engine)
+    return engine
+
+
+def _ping_after_a_rest(engine: AsyncEngine) -> None:
+    @event.listens_for(engine.sync_engine, "checkin")
+    def rests(connection: Any, record: Any) -> None:
+        record.info["rests_since"] = time.monotonic()
+
+    @event.listens_for(engine.sync_engine, "checkout")
+    def is_needed(connection: Any, record: Any, proxy: Any) -> None:
+        if is_closed(connection.driver_connection):
+            raise exc.DisconnectionError("the server closed the connection")
+        now = time.monotonic()
+        if now - record.info.get("rests_since", now) <= IDLE_PING_AFTER:
+            return
+        try:
+            engine.dialect.do_ping(connection)
+        except Exception as error:
+            raise exc.DisconnectionError("the connection does not answer") from error
+
+
+def is_closed(driver: Any) -> bool:
+    """Whether a driver's connection is known to be closed; asks nobody."""
+    closed = getattr(driver, "is_closed", None)  # asyncpg; psycopg has an attribute
+    return bool(closed() if closed is not None else driver.closed)
