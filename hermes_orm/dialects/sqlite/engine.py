@@ -127,9 +127,9 @@ class SQLiteTransport(Transport):
         settings, driver = self._settings, held.driver
         if self._read_only:
             journal.apply_pragmas(driver, settings.pragmas, busy_timeout_ms=journal.BUSY_TIMEOUT_MS)
-            opening.check_readable(driver)
+            opening.prepare_reading(held)
             return "read-only"
-        driver.execute("SELECT count(*) FROM sqlite_master").fetchone()  # is it a database at all?
+        opening.check_writable(driver)
         mode = "memory"
         if self._path != ":memory:":
             label = os.path.basename(self._path)

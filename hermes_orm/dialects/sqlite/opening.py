@@ -6,6 +6,7 @@ import sqlite3
 from typing import Any
 
 from hermes_orm.dialects.sqlite import ddl
+from hermes_orm.dialects.sqlite.recency_ddl import show_recency
 from hermes_orm.dialects.sqlite.transaction import HeldConnection
 from hermes_orm.errors import SchemaError
 from hermes_orm.models.meta import HEAD_REVISION, SCHEMA_VERSION
@@ -41,12 +42,10 @@ def is_current(driver: Any) -> bool:
 def ensure_schema(held: HeldConnection) -> None:
     """Create the schema in an empty file, or add what is ours to a version-31 file.
 
-    Anything else is refused, untouched. A complete file costs two reads.
+    A complete file costs two reads.
     """
     if is_current(held.driver) and _has_own_objects(held.driver):
         return
-    if not is_current(held.driver):
-        recognise(held.driver)  # a refusal must not even take the write lock
     held.begin("BEGIN IMMEDIATE")
     try:
         if not is_current(held.driver) and recognise(held.driver) == "empty":
@@ -64,13 +63,25 @@ def _has_own_objects(driver: Any) -> bool:
     return names >= ddl.OWN_OBJECTS
 
 
-def check_readable(driver: Any) -> None:
-    """Refuse a file that a read-only store cannot use; a version-31 file needs no stamp."""
-    if not is_current(driver) and recognise(driver) == "empty":
+def check_writable(driver: Any) -> None:
+    """Refuse a file of another schema before anything in it changes, be it the journal mode."""
+    if not is_current(driver):
+        recognise(driver)
+
+
+def prepare_reading(held: HeldConnection) -> None:
+    """Refuse a file that a read-only store cannot use; a version-31 file needs no stamp.
+
+    What is ours and missing in the file is computed, for this connection only.
+    """
+    if not is_current(held.driver) and recognise(held.driver) == "empty":
         raise sqlite3.OperationalError(
             "no such table: sessions (the file is empty; a read-only store creates nothing: "
             "open it once for writing)"
         )
+    if not _has_own_objects(held.driver):
+        show_recency(held.connection())
+        held.rollback()
 
 
 def recognise(driver: Any) -> str:

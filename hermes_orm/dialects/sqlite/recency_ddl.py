@@ -67,7 +67,18 @@ RECENCY_TRIGGERS = frozenset(_TRIGGERS)
 
 def create_recency_triggers(connection: Connection) -> None:
     """Create the triggers; from then on the table follows every write."""
-    definition = str(recency_definition().compile(dialect=connection.dialect))
+    definition = _definition(connection)
     for name, (event, action) in _TRIGGERS.items():
         body = action.replace("{definition}", definition)
         connection.exec_driver_sql(f"CREATE TRIGGER {name} {event} BEGIN {body}; END")
+
+
+def show_recency(connection: Connection) -> None:
+    """Compute recency on each use, for a connection that may not write to a file without it."""
+    connection.exec_driver_sql(
+        f"CREATE TEMP VIEW hermes_session_recency AS {_definition(connection)}"
+    )
+
+
+def _definition(connection: Connection) -> str:
+    return str(recency_definition().compile(dialect=connection.dialect))
