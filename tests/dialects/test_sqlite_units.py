@@ -13,7 +13,7 @@ import pytest
 
 from hermes_orm import SessionDB
 from hermes_orm.database import Transaction
-from hermes_orm.dialects.sqlite import upkeep
+from hermes_orm.dialects.sqlite import driver, upkeep
 from hermes_orm.errors import StoreLockedError
 from hermes_orm.repositories.meta import SET_META
 
@@ -27,16 +27,19 @@ def put(tx: Transaction, key: str, value: str = "x") -> str:
 def path(request: pytest.FixtureRequest, make_location: Callable[..., str]) -> str:
     """A store's file in either journal mode; a file that is WAL stays WAL."""
     path = make_location("sqlite")
-    connection = sqlite3.connect(path)
+    connection = driver.module().connect(path)
     assert connection.execute(f"PRAGMA journal_mode={request.param}").fetchone() == (request.param,)
     connection.close()
     return path
 
 
 @pytest.fixture
-def other(path: str) -> Iterator[sqlite3.Connection]:
-    """A connection as another process would have it."""
-    connection = sqlite3.connect(path, isolation_level=None, timeout=0)
+def other(path: str) -> Iterator[Any]:
+    """A connection as another process would have it.
+
+    Of the store's library: two libraries in one process do not see each other's locks.
+    """
+    connection = driver.module().connect(path, isolation_level=None, timeout=0)
     yield connection
     connection.close()
 
@@ -149,7 +152,7 @@ async def test_cancelled_units_of_a_group_are_left_out(path: str) -> None:
 
 
 async def test_another_process_with_the_lock_delays_a_write_but_no_read(
-    path: str, other: sqlite3.Connection
+    path: str, other: Any
 ) -> None:
     async with SessionDB(path) as db:
         await db.set_meta("k", "v")
@@ -162,7 +165,7 @@ async def test_another_process_with_the_lock_delays_a_write_but_no_read(
         assert await db.get_meta("k") == "w"
 
 
-async def test_patience_ends_with_a_lock_error(path: str, other: sqlite3.Connection) -> None:
+async def test_patience_ends_with_a_lock_error(path: str, other: Any) -> None:
     async with SessionDB(path) as db:
         await db.set_meta("k", "v")
         other.execute("BEGIN IMMEDIATE")
@@ -174,7 +177,7 @@ async def test_patience_ends_with_a_lock_error(path: str, other: sqlite3.Connect
         await db.set_meta("k", "later")
 
 
-async def test_a_busy_begin_runs_nothing(path: str, other: sqlite3.Connection) -> None:
+async def test_a_busy_begin_runs_nothing(path: str, other: Any) -> None:
     """A statement after a failed BEGIN would be in autocommit: no rollback would undo it."""
     runs = []
     async with SessionDB(path) as db:
@@ -199,7 +202,7 @@ async def test_checkpoints_every_fifty_writes_and_at_close(
     make_location: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = make_location("sqlite")
-    connection = sqlite3.connect(path)
+    connection = driver.module().connect(path)
     connection.execute("PRAGMA journal_mode=wal")
     connection.close()
     modes = []
@@ -228,7 +231,7 @@ async def test_no_log_line_shows_what_is_stored(
 
 async def test_a_path_with_special_characters_is_one_file(tmp_path: Path) -> None:
     path = tmp_path / "a?b#c%20.db"
-    connection = sqlite3.connect(path)
+    connection = driver.module().connect(path)
     connection.execute("PRAGMA journal_mode=wal")
     connection.close()
     async with SessionDB(path) as db:

@@ -89,7 +89,7 @@ class SQLiteTransport(Transport):
         """Open the writer's connection; patient while another process holds the file."""
         loop = asyncio.get_running_loop()
         await patiently(
-            self._open_once,
+            lambda: self._translated(self._open_once()),
             patience=deadline - loop.time(),
             is_busy=self.dialect.is_busy,
             exhausted=sqlite_driver.lock_error,
