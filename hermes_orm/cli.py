@@ -66,9 +66,8 @@ def demo(
             "--url",
             "--path",
             metavar="URL|FILE",
-            help="Store to use, e.g. postgresql+asyncpg://user:password@host/database."
-            " The demo adds one session to it and leaves it there."
-            " Default: a SQLite file in a temporary folder.",
+            help="Use this store: a SQLite file, or postgresql+asyncpg://user:pass@host/db."
+            " The session stays in it. Default: a file in a temporary folder.",
         ),
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary file.")] = False,
