@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
 from hermes_orm.completion import to_completion
-from hermes_orm.config import load_settings
+from hermes_orm.config import Settings, load_settings
 from hermes_orm.dialects import Dialect, Scope, Transaction, Transport, Work, make_transport
 from hermes_orm.dialects.base import DEFAULT_PATIENCE, TRANSCRIPT_PATIENCE
 from hermes_orm.error_causes import clear_init_error, record_init_error
@@ -34,6 +35,11 @@ class Database:
         self._opening: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
         self._is_closed = False
         self._closing: asyncio.Task[None] | None = None
+
+    @cached_property
+    def settings(self) -> Settings:
+        """The settings of the store's home, as they are when they are used first."""
+        return load_settings(self._home)
 
     async def read(
         self, work: Work[T], *, scope: Scope = "snapshot", patience: float = DEFAULT_PATIENCE
@@ -75,7 +81,7 @@ class Database:
                 return self._transport
             try:
                 transport = self._built or make_transport(
-                    self.location, load_settings(self._home), self.dialect, read_only=self.read_only
+                    self.location, self.settings, self.dialect, read_only=self.read_only
                 )
                 self._built = transport  # settings that validated stay fixed
                 await transport.open(loop.time() + patience)

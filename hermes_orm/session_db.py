@@ -17,7 +17,7 @@ from hermes_orm.repositories.listing import session_unread
 from hermes_orm.repositories.messages import MessagePlans
 from hermes_orm.repositories.meta import MetaRepository
 from hermes_orm.repositories.sessions import SessionRepository
-from hermes_orm.services import listing, messages, meta, sessions
+from hermes_orm.services import listing, messages, meta, search, sessions
 
 
 class SessionDB:
@@ -80,6 +80,9 @@ class SessionDB:
     get_messages_as_conversation = reads(
         ConversationRepository.get_messages_as_conversation, scope="statement"
     )
+
+    # Search
+    search_messages = runs(search.search_messages)
 
     # Metadata
     get_meta = reads(MetaRepository.get_meta, scope="statement")

@@ -1,15 +1,17 @@
-"""What the two databases do differently, as a list of abstract parts, and what a unit of work sees."""
+"""What the databases do differently, as abstract parts, and what a unit of work sees."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
-from sqlalchemy import Connection
+from sqlalchemy import ColumnElement, Connection, Select
 
 from hermes_orm.dialects.prepared import Params, Prepared
+from hermes_orm.dialects.search import Candidates, SearchIndex
 from hermes_orm.dialects.transcript import TurnLease
+from hermes_orm.search.query import Node
 
 T = TypeVar("T")
 Row = Sequence[Any]
@@ -24,7 +26,7 @@ ACTIVITY_PATIENCE = 0.5
 
 
 class Transaction(ABC):
-    """What a unit of work may do: run prepared statements on one connection, inside one transaction."""
+    """What a unit of work may do: run prepared statements inside one transaction."""
 
     __slots__ = ("dialect",)
 
@@ -95,7 +97,45 @@ class Transcript(ABC):
 
 
 class Search(ABC):
-    """Full-text search over messages: matching, ranking and substring conditions."""
+    """Full-text search over messages: what the indexes find, and how they rank it.
+
+    Implementations hold no state and equal each other, so that stores share statements.
+    """
+
+    exact: ClassVar[frozenset[SearchIndex]]
+    """Indexes that find nothing but hits; what the other finds is to be checked by its texts."""
+
+    @abstractmethod
+    def route(self, index: SearchIndex) -> str:
+        """Return the name of an index in the log."""
+
+    @abstractmethod
+    def parameters(self, index: SearchIndex, tree: Node) -> Params | None:
+        """Return what `candidates` and `ranked` bind; None when the index cannot serve the tree."""
+
+    @abstractmethod
+    def candidates(self, index: SearchIndex | None, *, whole: bool = False) -> Candidates:
+        """Return the messages that an index finds; without one, all messages.
+
+        Their texts are cut to what an index holds, unless they are wanted `whole`.
+        """
+
+    @abstractmethod
+    def ranked(
+        self, rows: Select[int], shown: Sequence[ColumnElement[Any]]
+    ) -> tuple[Select[Any], ...]:
+        """Return selects of a page (`limit`, `offset`) of the word index, most relevant rows first.
+
+        They are tried in order; one that yields nothing may have left it to the next.
+        """
+
+    def stale_mark(self, index: SearchIndex) -> Prepared | None:
+        """Return the statement that yields a row when an index is not kept up to date any more."""
+        return None
+
+    def is_damage(self, error: Exception) -> bool:
+        """Whether an error says that an index is damaged or missing, its table being intact."""
+        return False
 
 
 class Dialect(ABC):
@@ -105,10 +145,11 @@ class Dialect(ABC):
     content_marker: str
     """Prefix that tells stored structured content from text."""
     transcript: Transcript
+    search: Search
 
     @abstractmethod
     def translate(self, error: BaseException) -> BaseException:
-        """Return the error that callers see for a driver's error; other errors come back unchanged."""
+        """Return the error that callers see for a driver's; others come back unchanged."""
 
     @abstractmethod
     def is_busy(self, error: BaseException) -> bool:

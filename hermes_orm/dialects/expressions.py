@@ -7,11 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import (
+    Boolean,
+    ColumnElement,
     Double,
     Select,
     SQLColumnExpression,
     Text,
     bindparam,
+    cast,
     column,
     literal_column,
     select,
@@ -21,6 +24,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
+from hermes_orm.models import Message
 from hermes_orm.models.base import Base
 
 
@@ -117,6 +121,32 @@ def _(element: leading_text, compiler: SQLCompiler, **kw: Any) -> str:
     return f"left({text}, {length})"
 
 
+class _key(FunctionElement[Any]):
+    """A key that a row is looked up by."""
+
+    name = "key"
+    inherit_cache = True
+
+
+@compiles(_key, "sqlite")
+def _(element: _key, compiler: SQLCompiler, **kw: Any) -> str:
+    return compiler.process(element.clauses, **kw)
+
+
+@compiles(_key, "postgresql")
+def _(element: _key, compiler: SQLCompiler, **kw: Any) -> str:
+    return f"ANY (ARRAY[{compiler.process(element.clauses, **kw)}])"
+
+
+def has_key(column: SQLColumnExpression[Any], key: SQLColumnExpression[Any]) -> ColumnElement[bool]:
+    """Return an equality for joins that look a few rows up by an indexed column.
+
+    PostgreSQL guesses how many keys a walk or a parameter brings; by a plain equality it would
+    rather read the whole table and hash it.
+    """
+    return column == _key(key)
+
+
 class unindexed(FunctionElement[Any]):
     """`unindexed(column)`: the column, where an index on it would lose an order that is worth more.
 
@@ -169,6 +199,35 @@ def bound_texts(name: str) -> Select[str]:
 def text_list(texts: Iterable[str]) -> str:
     """Return the value for `bound_texts`; the texts are free of U+0000 and lone surrogates."""
     return json.dumps(list(texts))
+
+
+def bound_ids(name: str) -> Select[int]:
+    """Select the row ids of one parameter, for `in_()`; its value is made by `id_list`."""
+    (text,) = bound_texts(name).selected_columns
+    return select(cast(text, Message.id.type))
+
+
+def id_list(ids: Iterable[int]) -> str:
+    """Return the value for `bound_ids`."""
+    return json.dumps(list(ids))
+
+
+class contains(FunctionElement[bool]):
+    """`contains(text, part)`: whether `part` occurs in `text`; case counts."""
+
+    name = "contains"
+    type = Boolean()
+    inherit_cache = True
+
+
+@compiles(contains, "sqlite")
+def _(element: contains, compiler: SQLCompiler, **kw: Any) -> str:
+    return f"instr({compiler.process(element.clauses, **kw)}) > 0"
+
+
+@compiles(contains, "postgresql")
+def _(element: contains, compiler: SQLCompiler, **kw: Any) -> str:
+    return f"strpos({compiler.process(element.clauses, **kw)}) > 0"
 
 
 class epoch_now(FunctionElement[float]):

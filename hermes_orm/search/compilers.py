@@ -1,13 +1,8 @@
 """The text of a query tree in the languages of the two databases."""
 
-from typing import Final
-
 from hermes_orm.search.query import Node, Unit, fold
 from hermes_orm.search.vector import lexemes, pair_lexemes
-
-LIKE_ESCAPE: Final = "\\"
-
-_LIKE_ESCAPES: Final = str.maketrans({sign: LIKE_ESCAPE + sign for sign in f"{LIKE_ESCAPE}%_"})
+from hermes_orm.session_text import fold_ascii
 
 
 def to_fts5(node: Node) -> str:
@@ -47,16 +42,16 @@ def to_pair_tsquery(node: Node) -> str | None:
     )
 
 
-def like_patterns(unit: Unit) -> tuple[str, ...]:
-    """Return the LIKE patterns, escaped by a backslash, of which one matches where the unit occurs.
+def spellings(unit: Unit) -> tuple[str, ...]:
+    """Return the texts of which one occurs, once A to Z are folded, where the unit does.
 
-    LIKE folds ASCII only, so a unit with other cased letters has a pattern for each usual case.
+    A unit with other cased letters has a spelling for each usual case.
     """
     text = unit.text
     variants = [text]
     if any(not letter.isascii() and letter.lower() != letter.upper() for letter in text):
         variants += [text.lower(), text.upper(), text.capitalize()]
-    return tuple(f"%{variant.translate(_LIKE_ESCAPES)}%" for variant in dict.fromkeys(variants))
+    return tuple(dict.fromkeys(map(fold_ascii, variants)))
 
 
 def _fts5_string(unit: Unit) -> str:

@@ -22,8 +22,12 @@ def search_text(content: object, role: str) -> str:
     is storable on every database: U+0000 is a blank, a lone surrogate U+FFFD.
     """
     limit = INDEXED_TOOL_CHARACTERS if role == "tool" else INDEXED_CHARACTERS
-    text = content if isinstance(content, str) else " ".join(_text_parts(content))
-    return without_surrogates(text[:limit].replace("\0", " "))
+    return _storable(_text(content)[:limit])
+
+
+def whole_text(content: object) -> str:
+    """Return the text of decoded content as `search_text` does, but all of it."""
+    return _storable(_text(content))
 
 
 def search_columns(
@@ -46,6 +50,14 @@ def context_text(content: object) -> str:
     if not isinstance(content, list | tuple):
         return ""
     return " ".join(_text_parts(content)).strip()[:CONTEXT_CHARACTERS] or MULTIMODAL
+
+
+def _text(content: object) -> str:
+    return content if isinstance(content, str) else " ".join(_text_parts(content))
+
+
+def _storable(text: str) -> str:
+    return without_surrogates(text.replace("\0", " "))
 
 
 def _text_parts(content: object) -> Iterator[str]:

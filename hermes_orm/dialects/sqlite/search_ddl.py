@@ -73,7 +73,7 @@ def search_text_sql(alias: str) -> str:
     """
 
 
-def _column_sql(alias: str, column: str) -> str:
+def column_sql(alias: str, column: str) -> str:
     """Return the indexed part of a column: the columns of a message share one budget, in order."""
     content = search_text_sql(alias)
     if column == "content":
@@ -148,7 +148,7 @@ class FtsIndex:
     def view_ddl(self) -> str:
         """Return the statement that creates the content source."""
         plain = ", ".join(f"message.{name}" for name in self.view_columns)
-        texts = ", ".join(f"{_column_sql('message', name)} AS {name}" for name in self.columns)
+        texts = ", ".join(f"{column_sql('message', name)} AS {name}" for name in self.columns)
         return (
             f"CREATE VIEW {self.view} AS SELECT {plain}, {texts} "
             f"FROM messages AS message WHERE {self.covers('message')}"
@@ -183,7 +183,7 @@ class FtsIndex:
         )
 
     def _texts(self, alias: str) -> str:
-        return ", ".join(_column_sql(alias, name) for name in self.columns)
+        return ", ".join(column_sql(alias, name) for name in self.columns)
 
 
 WORDS = FtsIndex("messages_fts", ("content", "tool_name", "tool_calls"))

@@ -1,0 +1,135 @@
+"""Finding messages by their text."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Final, cast
+
+from hermes_orm.codec import decode_content
+from hermes_orm.dialects.base import Row
+from hermes_orm.dialects.expressions import id_list
+from hermes_orm.repositories.base import Repository
+from hermes_orm.repositories.search_request import SearchRequest
+from hermes_orm.repositories.search_routes import SCAN_FOR_INDEX, Route
+from hermes_orm.repositories.search_statements import PLAIN_COLUMNS, Texts, pages
+from hermes_orm.repositories.search_surroundings import CONTEXT, REPEATED
+from hermes_orm.rows import ContextEntry, SearchHit
+from hermes_orm.search.text import context_text, search_columns, whole_text
+
+_KEYS: Final = tuple(PLAIN_COLUMNS)
+_ID: Final = _KEYS.index("id")
+_ROLE: Final = _KEYS.index("role")
+_TOOL_NAME: Final = _KEYS.index("tool_name")
+_ACTIVE: Final = _KEYS.index("active")
+
+logger = logging.getLogger("hermes_orm.search")
+
+
+class SearchRepository(Repository):
+    """Hits of a search: their rows, snippets and contexts."""
+
+    def hits(self, request: SearchRequest, routes: Sequence[Route]) -> tuple[list[SearchHit], str]:
+        """Return the page of the first route that finds anything, and the name of that route."""
+        route, rows = self._found(request, routes)
+        return self._shown(route, rows, request.keys), route.name
+
+    def _found(
+        self, request: SearchRequest, routes: Sequence[Route]
+    ) -> tuple[Route, Sequence[Row]]:
+        """The page of the first route that finds anything, be it on another page."""
+        *others, last = routes
+        for route in others:
+            route, rows = self._page(route, request)
+            if rows or (request.offset and self._page(route, request.first_hit())[1]):
+                return route, rows
+        return self._page(last, request)
+
+    def _page(self, route: Route, request: SearchRequest) -> tuple[Route, Sequence[Row]]:
+        """The page of one route, found by scan when its index is out of order."""
+        search, index = self.tx.dialect.search, route.shape.index
+        mark = search.stale_mark(index) if index else None
+        if mark is None or self.tx.first(mark) is None:
+            try:
+                return route, self._distinct_rows(route, request)
+            except Exception as error:
+                if index is None or not search.is_damage(error):
+                    raise
+                _warn_of_damage(str(error))
+        scan = route.scanned(SCAN_FOR_INDEX)
+        return scan, self._distinct_rows(scan, request)
+
+    def _distinct_rows(self, route: Route, request: SearchRequest) -> Sequence[Row]:
+        """The rows of a page, in which archived rows that a live row repeats do not count."""
+        if "visible" not in request.filters:
+            return self._rows(route, request.offset, request.limit)
+        skipped, start = self._take(route.without_texts(), 0, request.offset)
+        if len(skipped) < request.offset:
+            return []
+        return self._take(route, start, request.limit)[0]
+
+    def _take(self, route: Route, start: int, wanted: int) -> tuple[list[Row], int]:
+        """Read on from row `start` until enough rows count; return them and where to read on."""
+        taken: list[Row] = []
+        while missing := wanted - len(taken):
+            rows = self._rows(route, start, missing)
+            taken += self._without_repeated(rows)
+            start += missing
+            if len(rows) < missing:
+                break
+        return taken, start
+
+    def _without_repeated(self, rows: Sequence[Row]) -> Iterable[Row]:
+        archived = [row[_ID] for row in rows if row[_ACTIVE] != 1]
+        if not archived:
+            return rows
+        found = self.tx.all(REPEATED, {"ids": id_list(archived)})
+        repeated = {row_id for (row_id,) in found}
+        return [row for row in rows if row[_ID] not in repeated]
+
+    def _rows(self, route: Route, offset: int, limit: int) -> Sequence[Row]:
+        params = {**route.params, "limit": limit, "offset": offset}
+        rows: Sequence[Row] = ()
+        for statement in pages(route.shape):
+            if rows := self.tx.all(statement, params):
+                break
+        return rows
+
+    def _shown(self, route: Route, rows: Sequence[Row], keys: Sequence[str]) -> list[SearchHit]:
+        """The hits of rows, with their values in the order of the keys."""
+        texts = route.shape.texts
+        snippet = route.snippets(route.tree) if "snippet" in keys else None
+        contexts = self._contexts(rows) if rows and "context" in keys else {}
+        hits = []
+        for row in rows:
+            values = dict(zip(_KEYS, row, strict=False))
+            values["context"] = contexts.get(row[_ID], [])
+            if snippet is not None:
+                values["snippet"] = snippet(_searched(row, texts))
+            hits.append({key: values[key] for key in keys})
+        return cast(list[SearchHit], hits)
+
+    def _contexts(self, rows: Sequence[Row]) -> dict[int, list[ContextEntry]]:
+        """The neighbours of the hits, by the ids of the hits."""
+        contexts: dict[int, list[ContextEntry]] = {}
+        ids = id_list(row[_ID] for row in rows)
+        for row_id, role, stored in self.tx.all(CONTEXT, {"ids": ids}):
+            entry: ContextEntry = {"role": role, "content": context_text(decode_content(stored))}
+            contexts.setdefault(row_id, []).append(entry)
+        return contexts
+
+
+def _searched(row: Row, texts: Texts) -> Sequence[str]:
+    """The texts of a row in which its search has looked."""
+    stored, *others = row[len(_KEYS) :]
+    content, name = decode_content(stored), row[_TOOL_NAME]
+    if texts.are_whole:
+        return whole_text(content), name or ""
+    return search_columns(content, name, others[0] if others else None, row[_ROLE])
+
+
+@cache
+def _warn_of_damage(reason: str) -> None:
+    """Warn once, not at every search."""
+    logger.warning("messages are searched by scan, since an index cannot be used: %s", reason)

@@ -1,0 +1,99 @@
+"""The ways to the hits of a query: by words, else by substrings; by an index, else by scan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from hermes_orm.dialects.base import Search
+from hermes_orm.dialects.search import SearchIndex
+from hermes_orm.repositories.search_request import SearchRequest
+from hermes_orm.repositories.search_statements import Shape, Texts
+from hermes_orm.repositories.text_condition import TextCondition
+from hermes_orm.search.query import Node
+from hermes_orm.search.snippets import Snippet, substring_snippets, word_snippets
+
+SCAN: Final = "like_scan"
+SCAN_FOR_INDEX: Final = "like_scan_fts_stale"
+"""Names in the log of searches without an index; the second has one that is out of order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One way to hits: which statements, what they bind, and how a hit shows why it was found."""
+
+    name: str
+    tree: Node
+    shape: Shape
+    params: Mapping[str, Any]
+    snippets: Callable[[Node], Snippet]
+
+    def without_texts(self) -> Route:
+        """Return the route to rows of which nothing is shown."""
+        return replace(self, shape=replace(self.shape, shows_texts=False))
+
+    def scanned(self, name: str) -> Route:
+        """Return the route that finds hits without the index."""
+        condition = TextCondition.of(self.tree)
+        return replace(
+            self,
+            name=name,
+            shape=replace(self.shape, index=None, condition=condition),
+            params={**self.params, **condition.params},
+            snippets=substring_snippets,
+        )
+
+
+def find_routes(request: SearchRequest, search: Search) -> list[Route]:
+    """Return the routes to try in turn, until one of them finds anything; none for an empty query.
+
+    Substring search covers neither tool messages nor sessions of cron jobs and delegates, unless
+    they are asked for: then it is a scan of whole texts.
+    """
+    query = request.query
+
+    def by_words(tree: Node) -> Route:
+        return _route(request, search, tree, SearchIndex.WORDS, request.filters)
+
+    def by_substrings(tree: Node) -> Route:
+        filters = request.filters if request.covers_all else request.filters | {"covered"}
+        return _route(request, search, tree, SearchIndex.SUBSTRINGS, filters)
+
+    if query.is_cjk:
+        tree = query.substrings()
+        return [by_substrings(tree)] if tree else []
+    words = query.words()
+    if words is None:
+        return []
+    fallback = None if request.has_tools else query.fallback()
+    return [by_words(words), *([by_substrings(fallback)] if fallback else [])]
+
+
+def _route(
+    request: SearchRequest,
+    search: Search,
+    tree: Node,
+    index: SearchIndex,
+    filters: frozenset[str],
+) -> Route:
+    is_by_words = index is SearchIndex.WORDS
+    are_whole = request.covers_all and not is_by_words
+    match = None if are_whole else search.parameters(index, tree)
+    condition = None if index in search.exact else TextCondition.of(tree)
+    route = Route(
+        search.route(index),
+        tree,
+        Shape(
+            search=search,
+            index=index,
+            texts=Texts(has_calls=is_by_words, are_whole=are_whole),
+            condition=condition,
+            filters=filters,
+            order=request.order,
+            shows_texts="snippet" in request.keys,
+        ),
+        {**request.params, **(match or {}), **(condition.params if condition else {})},
+        word_snippets if is_by_words else substring_snippets,
+    )
+    return route.scanned(SCAN) if match is None else route

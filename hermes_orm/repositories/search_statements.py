@@ -1,0 +1,131 @@
+"""The statements of a message search, one for each combination of what decides their text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import ColumnElement, Select, and_, case, or_, select
+
+from hermes_orm.dialects import Prepared
+from hermes_orm.dialects.base import Search
+from hermes_orm.dialects.expressions import bound_texts, leading_text, unindexed
+from hermes_orm.dialects.search import LIMIT, OFFSET, SearchIndex
+from hermes_orm.models import Message, Session
+from hermes_orm.repositories import session_filters
+from hermes_orm.repositories.markers import DELEGATE_FROM, config_marker
+from hermes_orm.repositories.search_request import TOOL, UNCOVERED_SOURCES, Order
+from hermes_orm.repositories.text_condition import TextCondition
+from hermes_orm.search.text import INDEXED_CHARACTERS
+
+HIDDEN: Final = "hidden"
+"""Kind of a message that no display shows."""
+
+
+class Texts(NamedTuple):
+    """Which texts of its messages a search looks at, and shows."""
+
+    has_calls: bool
+    """Tool calls are looked at, beside content and tool name."""
+    are_whole: bool = False
+    """All of them, not only what an index holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What decides the text of a page's statements; the key under which they are cached."""
+
+    search: Search
+    index: SearchIndex | None
+    texts: Texts
+    condition: TextCondition | None
+    """What is left to be checked of the candidates."""
+    filters: frozenset[str]
+    order: Order
+    shows_texts: bool
+
+
+PLAIN_COLUMNS: Final[dict[str, Any]] = {
+    "id": Message.id,
+    "session_id": Message.session_id,
+    "role": Message.role,
+    "timestamp": Message.timestamp,
+    "tool_name": Message.tool_name,
+    "source": Session.source,
+    "model": Session.model,
+    "session_started": Session.started_at,
+    "active": Message.active,
+}
+"""What every row of a page begins with; content and tool calls follow where texts are shown."""
+
+
+@lru_cache(maxsize=256)
+def pages(shape: Shape) -> tuple[Prepared, ...]:
+    """Return the statements of a page; one that yields nothing may have left it to the next."""
+    found = shape.search.candidates(shape.index, whole=shape.texts.are_whole)
+    is_hit: list[ColumnElement[bool]] = []
+    if "covered" in shape.filters:  # first: the long texts of tool messages are not even read
+        is_hit.append(unindexed(found.message.role) != TOOL)
+    if shape.condition is not None:
+        searched = found.texts if shape.texts.has_calls else found.texts[:2]
+        is_hit.append(shape.condition.on(searched))
+    is_hit += _conditions(shape.filters, found.message)
+    rows = found.rows.where(*is_hit)
+    shown = [*PLAIN_COLUMNS.values(), *(_shown_texts(shape.texts) if shape.shows_texts else ())]
+    if shape.index is SearchIndex.WORDS and shape.order is Order.RELEVANCE:
+        return tuple(map(Prepared, shape.search.ranked(rows, shown)))
+    return (Prepared(_by_time(rows, found.message, shown, shape.order)),)
+
+
+def _by_time(
+    rows: Select[int],
+    message: type[Message],
+    shown: Sequence[ColumnElement[Any]],
+    order: Order,
+) -> Select[Any]:
+    """Select the page of `rows` in the order of time; texts are read for no other row."""
+
+    def keys(message: type[Message]) -> list[ColumnElement[Any]]:
+        columns = (message.timestamp, message.id)
+        return [key.asc() if order is Order.OLDEST else key.desc() for key in columns]
+
+    page = rows.order_by(*keys(message)).limit(LIMIT).offset(OFFSET).cte("page")
+    return (
+        select(*shown)
+        .join_from(page, Message, Message.id == page.c.id)
+        .join(Session, Session.id == Message.session_id)
+        .order_by(*keys(Message))
+    )
+
+
+def _shown_texts(texts: Texts) -> list[ColumnElement[Any]]:
+    if texts.are_whole:
+        return [Message.content.expression]
+    content = stored_content(INDEXED_CHARACTERS)
+    calls = leading_text(Message.tool_calls, INDEXED_CHARACTERS)
+    return [content, calls] if texts.has_calls else [content]
+
+
+def stored_content(length: int) -> ColumnElement[Any]:
+    """Return stored content: the first `length` characters, or all of what must be decoded."""
+    is_structured = Message.content < " "  # or begins with another control character
+    return case((is_structured, Message.content), else_=leading_text(Message.content, length))
+
+
+def _conditions(filters: frozenset[str], message: type[Message]) -> list[ColumnElement[bool]]:
+    """The named conditions, and those on every hit."""
+    named: dict[str, Callable[[], ColumnElement[bool]]] = {
+        "roles": lambda: unindexed(message.role).in_(bound_texts("roles")),
+        "visible": lambda: or_(unindexed(message.active) == 1, message.compacted == 1),
+        "covered": lambda: and_(
+            *(Session.source != source for source in UNCOVERED_SOURCES),
+            config_marker(Session, DELEGATE_FROM).is_(None),
+        ),
+    }
+    return [
+        message.display_kind.is_distinct_from(HIDDEN),
+        *session_filters.conditions(filters),
+        *(condition() for name, condition in named.items() if name in filters),
+    ]
