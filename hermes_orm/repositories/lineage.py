@@ -15,6 +15,7 @@ from sqlalchemy import (
     FromClause,
     ScalarSelect,
     Select,
+    SQLColumnExpression,
     and_,
     case,
     false,
@@ -93,24 +94,26 @@ def is_listable(session: SessionAlias) -> ColumnElement[bool]:
     """
     parent = aliased(Session)
     stands_alone = or_(is_branch_child(session, parent), is_reset_child(session, parent))
-    by_parent = (
+    as_child = (
         select(func.coalesce(stands_alone, false()))
         .where(parent.id == session.parent_session_id)
         .correlate(session)
         .scalar_subquery()
     )
-    return and_(config_marker(session, DELEGATE_FROM).is_(None), func.coalesce(by_parent, true()))
+    return and_(
+        config_marker(session, DELEGATE_FROM).is_(None),
+        or_(session.parent_session_id.is_(None), func.coalesce(as_child, true())),
+    )
 
 
 # Steps and walks
 
 
-def last_active(session: SessionAlias) -> ScalarSelect[Any]:
+def last_active(session_id: SQLColumnExpression[str]) -> ScalarSelect[Any]:
     """Return the time of the session's last sign of life."""
     return (
         select(SessionRecency.last_active)
-        .where(SessionRecency.session_id == session.id)
-        .correlate(session)
+        .where(SessionRecency.session_id == session_id)
         .scalar_subquery()
     )
 
@@ -123,41 +126,44 @@ def continued_parent_id(child: SessionAlias) -> ScalarSelect[Any]:
     )
 
 
-def preferred_continuation_id(parent: SessionAlias) -> ScalarSelect[Any]:
+def preferred_continuation_id(session_id: SQLColumnExpression[str]) -> ScalarSelect[Any]:
     """Return the id of the child that carries a compressed session on; NULL when there is none.
 
     Of several: compressed ones first, then open ones; then the last active, the latest started.
     """
-    child = aliased(Session)
+    child, parent = aliased(Session), aliased(Session)
     state = case((child.end_reason == COMPRESSION, 0), (child.ended_at.is_(None), 1), else_=2)
     return (
         select(child.id)
-        .where(is_continuation(child, parent))
-        .order_by(state, last_active(child).desc(), child.started_at.desc(), child.id.desc())
+        .join_from(parent, child, is_continuation(child, parent))
+        .where(parent.id == session_id)
+        .order_by(state, last_active(child.id).desc(), child.started_at.desc(), child.id.desc())
         .limit(1)
-        .correlate(parent)
         .scalar_subquery()
     )
 
 
 def tips_of(roots: FromClause) -> CTE:
-    """Walk down from the compressed ones of `roots` (with a column `id`), one child at a time.
+    """Walk down from each of `roots` (a column `id`), one preferred child at a time.
 
-    Return the rows (`root_id`, `id`) of the last sessions. A ring has none.
+    Return the rows (`root_id`, `id`) of the last sessions, for roots that were carried on. The
+    walk looks every session up by its key: PostgreSQL would hash the whole table for a join.
     """
-    root, child = aliased(Session), aliased(Session)
-    walk = (
-        select(root.id.label("root_id"), root.id, preferred_continuation_id(root).label("next_id"))
-        .join_from(roots, root, root.id == roots.c.id)
-        .where(root.end_reason == COMPRESSION)
-        .cte("walk_down", recursive=True)
-    )
+    walk = select(
+        roots.c.id.label("root_id"),
+        roots.c.id,
+        preferred_continuation_id(roots.c.id).label("next_id"),
+    ).cte("walk_down", recursive=True)
     walk = walk.union(
-        select(walk.c.root_id, child.id, preferred_continuation_id(child)).join_from(
-            walk, child, child.id == walk.c.next_id
+        select(walk.c.root_id, walk.c.next_id, preferred_continuation_id(walk.c.next_id)).where(
+            walk.c.next_id.is_not(None)
         )
     )
-    return select(walk.c.root_id, walk.c.id).where(walk.c.next_id.is_(None)).cte("tip")
+    return (
+        select(walk.c.root_id, walk.c.id)
+        .where(walk.c.next_id.is_(None), walk.c.id != walk.c.root_id)
+        .cte("tip")
+    )
 
 
 def chains_holding(condition: ColumnElement[bool], name: str) -> Select[str]:

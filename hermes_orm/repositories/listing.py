@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
     BigInteger,
@@ -15,6 +15,7 @@ from sqlalchemy import (
     SQLColumnExpression,
     and_,
     bindparam,
+    cast,
     func,
     literal,
     select,
@@ -24,8 +25,9 @@ from sqlalchemy import (
 from sqlalchemy.orm import aliased
 
 from hermes_orm.dialects import Prepared
-from hermes_orm.dialects.expressions import bound_texts, text_list
+from hermes_orm.dialects.expressions import bound_texts, has_key, text_list
 from hermes_orm.models import Session, SessionRecency, SystemPrompt
+from hermes_orm.models.base import TEXT
 from hermes_orm.repositories.base import Repository
 from hermes_orm.repositories.lineage import (
     SessionAlias,
@@ -193,7 +195,8 @@ def _rich_row(keys: Iterable[str], row: Sequence[Any]) -> RichSessionRow:
     session["unread"] = session_unread(session)
     if root_id != session["id"]:
         session["_lineage_root_id"] = root_id
-    return cast(RichSessionRow, session)
+    listed: RichSessionRow = session
+    return listed
 
 
 # Statements
@@ -231,17 +234,17 @@ def _rich_rows(listed: FromClause, *, is_compact: bool, is_projected: bool) -> S
                 of_tip if key in TIP_KEYS else of_root
                 for key, of_tip, of_root in zip(keys, columns(shown), columns(root), strict=True)
             ),
-            func.coalesce(last_active(shown), shown.started_at),
+            func.coalesce(last_active(shown.id), shown.started_at),
             first_user_text(shown.id),
             root.id,
         )
         .select_from(listed)
-        .join(root, root.id == listed.c.id)
+        .join(root, has_key(root.id, listed.c.id))
     )
     if is_projected:
         tip = tips_of(listed)
         statement = statement.outerjoin(tip, tip.c.root_id == root.id).join(
-            shown, shown.id == func.coalesce(tip.c.id, root.id)
+            shown, has_key(shown.id, func.coalesce(tip.c.id, root.id))
         )
     if not is_compact:
         statement = statement.outerjoin(prompt, prompt.hash == shown.system_prompt_hash)
@@ -259,7 +262,7 @@ def _page_by_start(shape: Shape) -> Prepared:
 @functools.lru_cache(maxsize=4)
 def _rows_by_id(is_compact: bool, is_projected: bool) -> Prepared:
     ids = bound_texts("ids").subquery()
-    listed = select(ids.c.value.label("id")).cte("listed")
+    listed = select(cast(ids.c.value, TEXT).label("id")).cte("listed")
     return Prepared(_rich_rows(listed, is_compact=is_compact, is_projected=is_projected))
 
 
@@ -292,13 +295,13 @@ def _recent_slice(names: frozenset[str]) -> Prepared:
     session, carried = aliased(Session), aliased(Session)
     walk = (
         select(*_walked(names, session, active))
-        .join_from(SessionRecency, session, session.id == SessionRecency.session_id)
+        .join_from(SessionRecency, session, has_key(session.id, SessionRecency.session_id))
         .where(is_before, active >= select(end.c.time).scalar_subquery())
         .cte("walk_up", recursive=True)
     )
     walk = walk.union(
-        select(*_walked(names, carried, last_active(carried))).join_from(
-            walk, carried, carried.id == walk.c.parent_id
+        select(*_walked(names, carried, last_active(carried.id))).join_from(
+            walk, carried, has_key(carried.id, walk.c.parent_id)
         )
     )
     return Prepared(select(walk, end.c.time).join_from(walk, end, true()))
