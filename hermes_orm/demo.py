@@ -185,6 +185,7 @@ def conversation(messages: list[ConversationMessage]) -> Table:
     """Return messages as lines, each with its speaker in front."""
     table = Table.grid(padding=(0, 2))
     table.add_column(min_width=len("assistant"))
+    table.add_column(overflow="fold")
     for message in messages:
         speaker, style = message["role"], STYLES.get(message["role"], "")
         for line in lines(message):
@@ -212,7 +213,7 @@ def found(hits: dict[str, list[SearchHit]]) -> Table:
     """Return searches and their hits as a table, what matched set off."""
     table = Table(box=None, pad_edge=False, header_style="underline")
     for title in ("looked for", "", "found in", "text"):
-        table.add_column(title)
+        table.add_column(title, overflow="fold")
     for kind, query in SEARCHES.items():
         for number, hit in enumerate(hits[query]):
             left = ("", "") if number else (query, kind)

@@ -13,6 +13,8 @@ from tests.raw import Raw
 JSON_TEXTS = ("reasoning_details", "codex_reasoning_items", "codex_message_items")
 """Columns of messages that are returned as stored; the sidecars have them decoded."""
 
+FTS_INDEXES = ("messages_fts", "messages_fts_trigram")
+
 
 @dataclass(frozen=True)
 class HistoricFile:
@@ -45,8 +47,18 @@ class HistoricFile:
         raw = Raw(str(self.path))
         assert await raw.fetch("PRAGMA integrity_check") == [("ok",)]
         assert await raw.fetch("PRAGMA foreign_key_check") == []
-        for index in ("messages_fts", "messages_fts_trigram"):
+        for index in FTS_INDEXES:
             await raw.execute(f"INSERT INTO {index}({index}, rank) VALUES ('integrity-check', 1)")
+
+    async def rebuild(self) -> None:
+        """Index all messages with the library in use.
+
+        Libraries split texts with U+0000, thus structured content, differently: for SQLite 3.53 an
+        index of such texts that 3.40 wrote is malformed.
+        """
+        raw = Raw(str(self.path))
+        for index in FTS_INDEXES:
+            await raw.execute(f"INSERT INTO {index}({index}) VALUES ('rebuild')")
 
 
 def copied(stores: Path, name: str, folder: Path) -> HistoricFile:
