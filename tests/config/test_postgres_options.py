@@ -150,6 +150,7 @@ def test_statement_caches() -> None:
         arguments = options("asyncpg", section, query).kwargs["connect_args"]
         assert arguments["statement_cache_size"] == driver_size
         assert arguments["prepared_statement_cache_size"] == dialect_size
+    assert options("asyncpg").kwargs["connect_args"]["max_cacheable_statement_size"] == 0
 
 
 @drivers

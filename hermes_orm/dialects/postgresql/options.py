@@ -132,7 +132,8 @@ def _asyncpg_arguments(
         spelt = {**arguments, **caches, "prepared_statement_name_func": _unique_name}
     else:
         kept = arguments.get("statement_cache_size", STATEMENT_CACHE_SIZE)
-        spelt = {**dict.fromkeys(caches, kept), **arguments}
+        # 0: however long; a list with many filters exceeds asyncpg's 15 KiB.
+        spelt = {**dict.fromkeys(caches, kept), "max_cacheable_statement_size": 0, **arguments}
     return {**spelt, "server_settings": startup} if startup else spelt
 
 
