@@ -8,7 +8,7 @@ from typing import Any, Final
 from sqlalchemy import case, select
 
 from hermes_orm import clock
-from hermes_orm.codec import plain_text
+from hermes_orm.codec import encode_text
 from hermes_orm.database import Work
 from hermes_orm.dialects import Prepared
 from hermes_orm.dialects.prepared import Params
@@ -144,7 +144,8 @@ class MessagePlans(Plans):
 
 def claimed_lease(holder: str | None, ttl_seconds: float) -> TurnLease | None:
     """Return the lease that a writer claims to hold; None without a holder."""
-    return TurnLease(LEASE_KEY, plain_text(holder), float(ttl_seconds)) if holder else None
+    name = encode_text(holder) if holder else None
+    return TurnLease(LEASE_KEY, name, float(ttl_seconds)) if name else None
 
 
 def session_key(session_id: str, lease: TurnLease | None) -> str:

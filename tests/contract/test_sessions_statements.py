@@ -1,33 +1,8 @@
 """How many statements session operations send; a greater number needs a reason."""
 
-from collections.abc import Callable
 from typing import Any
 
-import pytest
-from sqlalchemy import Dialect
-
-from hermes_orm.dialects.prepared import CompiledText, Prepared
-
-Sent = Callable[[], int]
-
-
-@pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
-    """`sent()`: the number of statements since it was last asked."""
-    statements: list[Prepared] = []
-    compiled = Prepared.compiled
-
-    def counted(self: Prepared, dialect: Dialect) -> CompiledText:
-        statements.append(self)
-        return compiled(self, dialect)
-
-    def number() -> int:
-        found = len(statements)
-        statements.clear()
-        return found
-
-    monkeypatch.setattr(Prepared, "compiled", counted)
-    return number
+from tests.contract.conftest import Sent
 
 
 async def test_creating(db: Any, sent: Sent) -> None:
