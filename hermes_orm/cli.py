@@ -98,10 +98,19 @@ def _told_failures(url: str | None) -> Iterator[None]:
     try:
         yield
     except FAILURES as error:
-        reason = " ".join(str(getattr(error, "orig", None) or error).split())
-        with contextlib.suppress(ValueError):
-            location = locate(url)
-            if isinstance(location, PostgresLocation):
-                reason = f"{location}: {location.mask(reason)}"
-        typer.echo(f"hermes-orm: {reason or type(error).__name__}", err=True)
+        typer.echo(f"hermes-orm: {_reason(error, url)}", err=True)
         raise typer.Exit(1) from None
+
+
+def _reason(error: Exception, url: str | None) -> str:
+    """Return the error's text in one line, a server's with the URL and without the password."""
+    reason = " ".join(str(getattr(error, "orig", None) or error).split()) or type(error).__name__
+    try:
+        location = locate(url)
+    except ValueError:
+        return reason
+    if not isinstance(location, PostgresLocation):
+        return reason
+    if isinstance(error, OSError | SQLAlchemyError):  # a driver's words; ours name no password
+        reason = location.mask(reason)
+    return f"{location}: {reason}"

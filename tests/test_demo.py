@@ -79,6 +79,15 @@ def test_a_database_that_does_not_exist_is_one_line(location: str) -> None:
     assert '"no_such_database" does not exist' in failure(url.render_as_string(hide_password=False))
 
 
+def test_a_driver_that_is_missing_is_named_even_when_the_password_is_part_of_the_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    line = failure("postgresql+psycopg://postgres:postgres@127.0.0.1/hermes")
+    assert "postgresql+psycopg://postgres:***@127.0.0.1/hermes: " in line
+    assert "pip install 'hermes-orm[psycopg]'" in line
+
+
 def test_a_driverless_url_is_one_line_that_names_the_accepted_forms() -> None:
     line = failure("postgresql://sam:pa55word@127.0.0.1/hermes")
     assert "postgresql+psycopg://" in line
