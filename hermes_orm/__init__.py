@@ -31,21 +31,27 @@ from hermes_orm.errors import (
     WalUnsupportedError,
 )
 from hermes_orm.home import DEFAULT_DB_PATH
+from hermes_orm.repositories.activity import ActivityProvenance
+from hermes_orm.repositories.workspaces import workspace_key
 from hermes_orm.rows import (
     ContextEntry,
     ConversationMessage,
     MessageRow,
     RichSessionRow,
     SearchHit,
+    SessionActivity,
     SessionRow,
+    WorkspaceRow,
 )
 from hermes_orm.session_db import SessionDB
+from hermes_orm.session_text import sanitize_title
 
 __all__ = [
     "DEFAULT_DB_PATH",
     "MAX_SAFE_EXPORT_MESSAGES",
     "MAX_SAFE_RESUME_MESSAGES",
     "PERSISTENCE_ERROR_CAUSES",
+    "ActivityProvenance",
     "CompressionSessionBusyError",
     "CompressionSessionClosedError",
     "ContextEntry",
@@ -55,6 +61,7 @@ __all__ = [
     "RichSessionRow",
     "SchemaError",
     "SearchHit",
+    "SessionActivity",
     "SessionCompressionInProgressError",
     "SessionDB",
     "SessionExportTooLargeError",
@@ -65,6 +72,7 @@ __all__ = [
     "StoreLockedError",
     "UnknownSessionError",
     "WalUnsupportedError",
+    "WorkspaceRow",
     "classify_persistence_error",
     "format_session_db_unavailable",
     "get_last_init_error",
@@ -74,4 +82,6 @@ __all__ = [
     "resolve_journal_mode",
     "resolved_max_export_messages",
     "resolved_max_resume_messages",
+    "sanitize_title",
+    "workspace_key",
 ]

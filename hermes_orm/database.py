@@ -10,7 +10,7 @@ from typing import TypeVar
 from hermes_orm.completion import to_completion
 from hermes_orm.config import Settings, load_settings
 from hermes_orm.dialects import Dialect, Scope, Transaction, Transport, Work, make_transport
-from hermes_orm.dialects.base import DEFAULT_PATIENCE, TRANSCRIPT_PATIENCE
+from hermes_orm.dialects.base import ACTIVITY_PATIENCE, DEFAULT_PATIENCE, TRANSCRIPT_PATIENCE
 from hermes_orm.error_causes import clear_init_error, record_init_error
 from hermes_orm.errors import ReadOnlyStoreError, StoreClosedError
 from hermes_orm.home import hermes_home
@@ -117,6 +117,7 @@ class Database:
 
 
 __all__ = [
+    "ACTIVITY_PATIENCE",
     "DEFAULT_PATIENCE",
     "TRANSCRIPT_PATIENCE",
     "Database",

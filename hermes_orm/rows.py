@@ -88,6 +88,27 @@ class RichSessionRow(CompactSessionRow):
     _lineage_root_id: NotRequired[str]
 
 
+class SessionActivity(TypedDict):
+    """The last sign of life of a session, each value under the names that callers know it by."""
+
+    last_activity_at: float | None
+    last_activity_ts: float | None
+    last_activity_description: str
+    last_activity_desc: str
+    description: str
+    last_activity_provenance: str
+    provenance: str
+    seconds_since_activity: float | None
+
+
+class WorkspaceRow(TypedDict):
+    """A working directory of sessions; the time is the last end, or start of an open one."""
+
+    cwd: str
+    sessions: int
+    last_active: float
+
+
 class MessageRow(TypedDict):
     """A row of `messages`: 23 keys. The reasoning and codex columns are the stored JSON text."""
 

@@ -7,17 +7,24 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from hermes_orm.database import TRANSCRIPT_PATIENCE, Database
+from hermes_orm.database import ACTIVITY_PATIENCE, TRANSCRIPT_PATIENCE, Database
 from hermes_orm.dialects import make_dialect
 from hermes_orm.facade import plans, reads, runs, writes
 from hermes_orm.location import SqliteLocation, locate
+from hermes_orm.repositories.activity import ActivityRepository
 from hermes_orm.repositories.conversations import ConversationRepository
 from hermes_orm.repositories.counts import CountRepository
+from hermes_orm.repositories.flags import FlagRepository
 from hermes_orm.repositories.listing import session_unread
 from hermes_orm.repositories.messages import MessagePlans
 from hermes_orm.repositories.meta import MetaRepository
+from hermes_orm.repositories.session_models import SessionModelRepository
 from hermes_orm.repositories.sessions import SessionRepository
-from hermes_orm.services import listing, messages, meta, search, sessions
+from hermes_orm.repositories.title_families import TitleFamilyRepository
+from hermes_orm.repositories.titles import DERIVED, LLM, USER, TitleRepository
+from hermes_orm.repositories.workspaces import WorkspaceRepository
+from hermes_orm.services import listing, messages, meta, search, sessions, titles, workspaces
+from hermes_orm.session_text import MAX_TITLE_LENGTH, sanitize_title
 
 
 class SessionDB:
@@ -67,9 +74,62 @@ class SessionDB:
     session_count_ge = reads(CountRepository.session_count_ge, scope="statement")
     message_count = reads(CountRepository.message_count, scope="statement")
 
+    # Models and routes
+    update_system_prompt = writes(SessionModelRepository.update_system_prompt)
+    update_session_meta = writes(SessionModelRepository.update_session_meta, scope="statement")
+    update_session_model = writes(SessionModelRepository.update_session_model)
+    update_session_runtime_lock = writes(SessionModelRepository.update_session_runtime_lock)
+    update_session_billing_route = writes(SessionModelRepository.update_session_billing_route)
+    patch_session_model_config = writes(SessionModelRepository.patch_session_model_config)
+    get_session_model_config_value = reads(
+        SessionModelRepository.get_session_model_config_value, scope="statement"
+    )
+
+    # Workspaces
+    update_session_cwd = writes(WorkspaceRepository.update_session_cwd, scope="statement")
+    backfill_repo_roots = runs(workspaces.backfill_repo_roots)
+    distinct_session_cwds = reads(WorkspaceRepository.distinct_session_cwds, scope="statement")
+
+    # Titles
+    MAX_TITLE_LENGTH = MAX_TITLE_LENGTH
+    TITLE_SOURCE_DERIVED = DERIVED
+    TITLE_SOURCE_LLM = LLM
+    TITLE_SOURCE_USER = USER
+    sanitize_title = staticmethod(sanitize_title)
+    set_session_title = runs(titles.set_session_title)
+    set_auto_title = runs(titles.set_auto_title)
+    set_auto_title_if_empty = runs(titles.set_auto_title_if_empty)
+    set_session_title_source = writes(TitleRepository.set_session_title_source, scope="statement")
+    get_session_title = reads(TitleRepository.get_session_title, scope="statement")
+    get_session_title_source = reads(TitleRepository.get_session_title_source, scope="statement")
+    get_session_by_title = reads(TitleRepository.get_session_by_title, scope="statement")
+    resolve_session_by_title = reads(
+        TitleFamilyRepository.resolve_session_by_title, scope="statement"
+    )
+    get_next_title_in_lineage = reads(TitleFamilyRepository.get_next_title_in_lineage)
+
+    # Flags, read state, activity
+    set_session_archived = writes(FlagRepository.set_session_archived, scope="statement")
+    set_session_pinned = writes(FlagRepository.set_session_pinned, scope="statement")
+    set_session_hidden = writes(FlagRepository.set_session_hidden, scope="statement")
+    set_session_read = writes(FlagRepository.set_session_read, scope="statement")
+    session_unread = staticmethod(session_unread)
+    touch_session_activity = writes(
+        ActivityRepository.touch_session_activity,
+        patience=ACTIVITY_PATIENCE,
+        scope="statement",
+        alone=True,
+    )
+    clear_session_activity_labels = writes(
+        ActivityRepository.clear_session_activity_labels,
+        patience=ACTIVITY_PATIENCE,
+        scope="statement",
+        alone=True,
+    )
+    get_session_activity = reads(ActivityRepository.get_session_activity, scope="statement")
+
     # Lists
     list_sessions_rich = runs(listing.list_sessions_rich)
-    session_unread = staticmethod(session_unread)
 
     # Messages
     append_message = plans(

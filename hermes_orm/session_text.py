@@ -1,11 +1,11 @@
-"""Text of session rows: stored arguments, ids and keys, `model_config`."""
+"""Text of session rows: stored arguments, ids and keys, titles, `model_config`."""
 
 import json
 import string
 from collections.abc import Mapping
 from typing import Any, Final
 
-from hermes_orm.codec import encode_text, is_encodable, plain_text
+from hermes_orm.codec import encode_text, is_encodable, plain_text, without_surrogates
 from hermes_orm.rows import JsonObject
 
 _COMPACT: Final = (",", ":")
@@ -47,6 +47,37 @@ def fold_ascii(text: str) -> str:
 def escape_like(text: str) -> str:
     """Return `text` with its wildcards escaped by a backslash, for a LIKE pattern."""
     return text.translate(_LIKE_ESCAPES)
+
+
+# Titles
+
+MAX_TITLE_LENGTH: Final = 100
+"""Code points of a cleaned title."""
+
+_SPACING_CONTROLS: Final = {ord(sign) for sign in "\t\n\r"}
+_INVISIBLE: Final = dict.fromkeys(
+    {*range(0x20), 0x7F} - _SPACING_CONTROLS
+    | {*range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2060, 0x206A)}
+    | {0xFEFF, *range(0xFFF9, 0xFFFD)}
+)
+"""Control characters, zero-width ones, and those that turn the direction of text around them."""
+
+
+def sanitize_title(title: str | None) -> str | None:
+    """Return a title as it is stored: one line, single spaces, nothing invisible; None for none.
+
+    Raises ValueError when more than 100 characters are left, TypeError for what is no text.
+    """
+    if not title:
+        return None
+    if not isinstance(title, str):
+        raise TypeError(f"a title is text or None, not {type(title).__name__}")
+    cleaned = " ".join(without_surrogates(title).translate(_INVISIBLE).split())
+    if len(cleaned) > MAX_TITLE_LENGTH:
+        raise ValueError(
+            f"Title too long: {len(cleaned)} characters, at most {MAX_TITLE_LENGTH}; shorten it"
+        )
+    return cleaned or None
 
 
 # model_config

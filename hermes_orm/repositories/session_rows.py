@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any, Final, cast
 
 from sqlalchemy import ColumnElement, func
 
@@ -28,3 +29,8 @@ def session_columns(
     """
     text = func.coalesce(prompt.prompt, session.system_prompt).label("system_prompt")
     return [text if key == "system_prompt" else getattr(session, key) for key in SESSION_KEYS]
+
+
+def session_row(row: Sequence[Any] | None) -> SessionRow | None:
+    """Return the dict for a row of `session_columns`; None for none."""
+    return None if row is None else cast(SessionRow, dict(zip(SESSION_KEYS, row, strict=True)))

@@ -13,7 +13,7 @@ from hermes_orm.repositories.end_reasons import RESET_END_REASONS
 from hermes_orm.repositories.generations import GenerationRepository
 from hermes_orm.repositories.lineage import is_legacy_reset_child
 from hermes_orm.repositories.markers import RESET_FROM
-from hermes_orm.repositories.session_rows import SESSION_KEYS, session_columns
+from hermes_orm.repositories.session_rows import session_columns, session_row
 from hermes_orm.rows import SessionRow
 from hermes_orm.session_text import decode_config, encode_config, lookup_key, session_text
 
@@ -65,8 +65,7 @@ class SessionRepository(Repository):
     def get_session(self, session_id: str) -> SessionRow | None:
         """Return the session, or None when there is no such id."""
         key = lookup_key(session_id)
-        row = None if key is None else self.tx.first(GET_SESSION, {"session_id": key})
-        return None if row is None else dict(zip(SESSION_KEYS, row, strict=True))  # type: ignore[return-value]
+        return None if key is None else session_row(self.tx.first(GET_SESSION, {"session_id": key}))
 
     def end_session(self, session_id: str, end_reason: str | None) -> None:
         """End the session, unless it has ended: the first reason wins.

@@ -1,0 +1,72 @@
+"""Flags and read state: each covers a whole conversation, however often it was compressed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import bindparam, select, union, update
+from sqlalchemy.orm import aliased
+
+from hermes_orm import clock
+from hermes_orm.dialects import Prepared
+from hermes_orm.dialects.expressions import has_key
+from hermes_orm.models import Session
+from hermes_orm.repositories.base import Repository
+from hermes_orm.repositories.lineage import chains_holding, is_continuation
+from hermes_orm.session_text import lookup_key
+
+
+def _mark(**values: Any) -> Prepared:
+    """Return the statement that sets columns of the sessions of one conversation.
+
+    These are session `:session_id`, what it carries on, and what carries it on. Their rows are
+    locked in the order of their ids: two callers may start at two ends of a conversation.
+    """
+    is_named = Session.id == bindparam("session_id")
+    child, parent = aliased(Session), aliased(Session)
+    later = select(Session.id).where(is_named).cte("later", recursive=True)
+    later = later.union(
+        select(child.id)
+        .join_from(later, parent, has_key(parent.id, later.c.id))
+        .join(child, is_continuation(child, parent))
+    )
+    conversation = union(chains_holding(is_named, "earlier"), select(later.c.id))
+    locked = (
+        select(Session.id)
+        .where(Session.id.in_(conversation))
+        .order_by(Session.id)
+        .with_for_update(key_share=True)
+        .cte("locked")
+    )
+    return Prepared(update(Session).where(Session.id.in_(select(locked.c.id))).values(values))
+
+
+ARCHIVE = _mark(archived=1)
+UNARCHIVE = _mark(archived=0, auto_archived=0)
+SET_PINNED = _mark(pinned=bindparam("value"))
+SET_HIDDEN = _mark(hidden=bindparam("value"))
+SET_READ = _mark(last_read_at=bindparam("value"))
+
+
+class FlagRepository(Repository):
+    """Flags of conversations. Forks have their own: neither way do flags cross to a fork."""
+
+    def set_session_archived(self, session_id: str, archived: bool) -> bool:
+        """Archive the session's conversation, or bring it back; False when there is no such id."""
+        return self._mark(ARCHIVE if archived else UNARCHIVE, session_id)
+
+    def set_session_pinned(self, session_id: str, pinned: bool) -> bool:
+        """Pin the session's conversation, or let it go; False when there is no such id."""
+        return self._mark(SET_PINNED, session_id, int(bool(pinned)))
+
+    def set_session_hidden(self, session_id: str, hidden: bool) -> bool:
+        """Hide the session's conversation, or show it; False when there is no such id."""
+        return self._mark(SET_HIDDEN, session_id, int(bool(hidden)))
+
+    def set_session_read(self, session_id: str, read: bool = True) -> bool:
+        """Mark the session's conversation as read now, or as unread; False for an unknown id."""
+        return self._mark(SET_READ, session_id, clock.now() if read else 0.0)
+
+    def _mark(self, statement: Prepared, session_id: str, value: float | None = None) -> bool:
+        params = {"session_id": lookup_key(session_id), "value": value}
+        return self.tx.run(statement, params) > 0
