@@ -7,6 +7,8 @@ import pytest
 from sqlalchemy import Dialect
 
 from hermes_orm.dialects.prepared import CompiledText, Prepared
+from tests.contract.stories import Story
+from tests.raw import Raw
 
 Sent = Callable[[], int]
 
@@ -28,6 +30,12 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
 
     monkeypatch.setattr(Prepared, "compiled", counted)
     return number
+
+
+@pytest.fixture
+def story(raw: Raw) -> Story:
+    """The store's rows at chosen times."""
+    return Story(raw)
 
 
 @pytest.fixture

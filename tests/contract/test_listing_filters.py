@@ -10,11 +10,6 @@ from tests.contract.stories import Story, ids
 ORDERS = pytest.mark.parametrize("by_activity", [False, True])
 
 
-@pytest.fixture
-def story(raw: Any) -> Story:
-    return Story(raw)
-
-
 @ORDERS
 async def test_sources(db: SessionDB, story: Story, by_activity: bool) -> None:
     for at, source in enumerate(["", "cli", "tg", "tool"]):

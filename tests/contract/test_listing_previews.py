@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from hermes_orm import SessionDB
-from hermes_orm.codec import encode_content
 from tests.contract.stories import Story
 
 P = "[IMPORTANT: The user has invoked the "
@@ -14,11 +13,6 @@ LEAD = "The user has provided the following instruction alongside the skill invo
 SINGLE = f'{P}"work" skill. {LOADED}\n\nBODY\n\n'
 BUNDLE = f'{P}"pack" skill bundle, which loads 2 skills.]'
 NOTE = "\n\n[Runtime note: x]"
-
-
-@pytest.fixture
-def story(raw: Any) -> Story:
-    return Story(raw)
 
 
 def parts(*values: Any) -> list[Any]:
@@ -61,9 +55,34 @@ def parts(*values: Any) -> list[Any]:
         (P.lower() + '"work" skill.', (P.lower() + '"work" skill.')),
     ],
 )
-async def test_first_user_message(db: SessionDB, story: Story, content: Any, preview: str) -> None:
-    stored = encode_content(db.database.dialect.content_marker, content)
-    await story.new("s")
-    await story.msg("s", stored, 1)
+async def test_first_user_message(db: SessionDB, content: Any, preview: str) -> None:
+    await db.create_session("s", "cli")
+    await db.append_message("s", "assistant", "greeting", timestamp=1)
+    await db.append_message("s", "user", content, timestamp=2)
     (row,) = await db.list_sessions_rich()
     assert row["preview"] == preview
+
+
+async def test_the_earliest_user_message_with_content_counts(db: SessionDB) -> None:
+    await db.create_session("s", "cli")
+    for content, at in (("third", 5.0), (None, 1.0), ("first", 2.0), ("second", 2.0)):
+        await db.append_message("s", "user", content, timestamp=at)
+    (row,) = await db.list_sessions_rich()
+    assert row["preview"] == "first"
+
+
+async def test_undone_messages_are_not_shown_but_compacted_ones_are(
+    db: SessionDB, story: Story
+) -> None:
+    async def preview() -> str:
+        (row,) = await db.list_sessions_rich()
+        return row["preview"]
+
+    await db.create_session("s", "cli")
+    assert await preview() == ""
+    for at, content in enumerate(["first", "second", "third"]):
+        await db.append_message("s", "user", content, timestamp=float(at))
+    await story.raw.execute("UPDATE messages SET active = 0 WHERE content <> 'third'")
+    assert await preview() == "third"
+    await story.raw.execute("UPDATE messages SET compacted = 1 WHERE content <> 'third'")
+    assert await preview() == "first"

@@ -9,11 +9,6 @@ from hermes_orm.rows import CompactSessionRow, SessionRow
 from tests.contract.stories import Story, ids
 
 
-@pytest.fixture
-def story(raw: Any) -> Story:
-    return Story(raw)
-
-
 async def test_sub_agents_and_plain_children_are_not_listed(db: SessionDB, story: Story) -> None:
     await story.new("p", 1)
     await story.new("sub", 2, parent="p")

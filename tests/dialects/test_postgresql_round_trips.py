@@ -84,6 +84,7 @@ BATCH = [user("x")] * 100
         pytest.param(lambda db: db.get_messages("s"), id="read"),
         pytest.param(lambda db: db.get_messages("s", latest=True, limit=9), id="page"),
         pytest.param(lambda db: db.get_messages_as_conversation("s"), id="conversation"),
+        pytest.param(lambda db: db.list_sessions_rich(include_pinned=True), id="list"),
     ],
 )
 async def test_operation_takes_one_round_trip(
