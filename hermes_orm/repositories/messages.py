@@ -133,14 +133,6 @@ class MessagePlans(Plans):
         }
         return lambda tx: MessageRepository(tx).append(params, lease)
 
-    def append_rows(
-        self, session_id: str, rows: Sequence[Params], lease: TurnLease | None
-    ) -> Work[None]:
-        """Append encoded rows, all or none."""
-        total = counted(session_key(session_id, lease), rows)
-        owned = [{**row, **total} for row in rows]
-        return lambda tx: MessageRepository(tx).extend(owned, total, lease)
-
 
 def claimed_lease(holder: str | None, ttl_seconds: float) -> TurnLease | None:
     """Return the lease that a writer claims to hold; None without a holder."""

@@ -9,9 +9,16 @@ from typing import Any, TypeVar
 
 from hermes_orm import clock
 from hermes_orm.database import TRANSCRIPT_PATIENCE, Database
+from hermes_orm.dialects.prepared import Params
+from hermes_orm.dialects.transcript import TurnLease
 from hermes_orm.errors import ReadOnlyStoreError
 from hermes_orm.repositories.message_rows import encode_rows
-from hermes_orm.repositories.messages import MessagePlans, claimed_lease
+from hermes_orm.repositories.messages import (
+    MessageRepository,
+    claimed_lease,
+    counted,
+    session_key,
+)
 from hermes_orm.repositories.transcripts import Page, TranscriptRepository
 from hermes_orm.rows import MessageRow
 from hermes_orm.session_text import lookup_key
@@ -50,12 +57,23 @@ async def append_messages_batch(
         encode_rows(dialect.content_marker, messages, now=clock.now()),
     )
     lease = claimed_lease(turn_lease_holder, turn_lease_ttl_seconds)
+    key = session_key(session_id, lease)
     stored = 0
     while chunk := await _taken(rows, chunk_rows):
-        work = MessagePlans(dialect).append_rows(session_id, chunk, lease)
-        await database.write(work, patience=TRANSCRIPT_PATIENCE, scope="statement")
+        await _append(database, key, chunk, lease)
         stored += len(chunk)
     return stored
+
+
+async def _append(
+    database: Database, session_id: str, rows: Sequence[Params], lease: TurnLease | None
+) -> None:
+    total = counted(session_id, rows)
+    await database.write(
+        lambda tx: MessageRepository(tx).extend(rows, total, lease),
+        patience=TRANSCRIPT_PATIENCE,
+        scope="statement",
+    )
 
 
 async def _taken(items: Iterator[T], most: int | None) -> list[T]:

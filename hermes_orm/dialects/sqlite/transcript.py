@@ -51,7 +51,7 @@ class SQLiteTranscript(Transcript):
         """Insert rows in order and count them once."""
         if not _may_append(tx, total, lease):
             return False
-        tx.run_many(INSERT_MANY, rows)
+        tx.run_many(INSERT_MANY, [{**row, **total} for row in rows])
         return True
 
 
