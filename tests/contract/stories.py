@@ -19,7 +19,7 @@ class Story:
             columns["parent_session_id"] = parent
         if config := columns.pop("config", None):
             columns["model_config"] = json.dumps(config)
-        await self._insert("sessions", {"id": session_id, **columns})
+        await self.insert("sessions", {"id": session_id, **columns})
 
     async def end(self, session_id: str, reason: str | None, at: float = 0) -> None:
         await self.raw.execute(
@@ -34,7 +34,7 @@ class Story:
     ) -> None:
         """A message of the user, unless `role` says otherwise."""
         columns = {"role": "user", "content": content, "timestamp": float(at), **columns}
-        await self._insert("messages", {"session_id": session_id, **columns})
+        await self.insert("messages", {"session_id": session_id, **columns})
         await self.raw.execute(
             "UPDATE sessions SET message_count = message_count + 1 WHERE id = ?", session_id
         )
@@ -47,9 +47,14 @@ class Story:
         await self.end("mid", "compression", 3)
         await self.new("tip", 3, parent="mid")
 
-    async def _insert(self, table: str, columns: dict[str, Any]) -> None:
-        names, marks = ", ".join(columns), ", ".join("?" * len(columns))
-        await self.raw.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", *columns.values())
+    async def insert(self, table: str, *rows: dict[str, Any]) -> None:
+        """Rows of a table, all of the same columns, in one statement."""
+        marks = ", ".join("?" * len(rows[0]))
+        await self.raw.execute(
+            f"INSERT INTO {table} ({', '.join(rows[0])}) VALUES "
+            + ", ".join([f"({marks})"] * len(rows)),
+            *(value for row in rows for value in row.values()),
+        )
 
 
 def ids(rows: Any) -> list[str]:
