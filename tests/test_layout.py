@@ -16,5 +16,10 @@ def test_module_and_functions_are_short(path: Path) -> None:
     assert source.count("\n") <= MODULE_LINES
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            length = (node.end_lineno or node.lineno) - node.lineno + 1
-            assert length <= FUNCTION_LINES, f"{path}:{node.lineno} {node.name}"
+            assert lines_of_code(node) <= FUNCTION_LINES, f"{path}:{node.lineno} {node.name}"
+
+
+def lines_of_code(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Count the lines after the signature and the docstring, which a contract may make long."""
+    body = function.body[1:] if ast.get_docstring(function) is not None else function.body
+    return (function.end_lineno or 0) - body[0].lineno + 1 if body else 0
