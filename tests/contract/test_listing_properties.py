@@ -87,10 +87,9 @@ class World:
             seen.add(row["id"])
         return str(row["id"])
 
-    def _preference(self, row: Row) -> tuple[bool, bool, float, float, str]:
-        is_open = row["ended_at"] is None
-        is_compressed = row["end_reason"] == "compression"
-        return is_compressed, is_open, self.active(row), row["started_at"], row["id"]
+    def _preference(self, row: Row) -> tuple[int, float, float, str]:
+        state = 2 if row["end_reason"] == "compression" else int(row["ended_at"] is None)
+        return state, self.active(row), row["started_at"], row["id"]
 
     def below(self, row: Row) -> dict[str, Row]:
         """The session and all that carries it on, however indirectly."""
