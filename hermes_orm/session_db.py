@@ -12,18 +12,29 @@ from hermes_orm.dialects import make_dialect
 from hermes_orm.facade import plans, reads, runs, writes
 from hermes_orm.location import SqliteLocation, locate
 from hermes_orm.repositories.activity import ActivityRepository
+from hermes_orm.repositories.chains import ChainRepository
 from hermes_orm.repositories.conversations import ConversationRepository
 from hermes_orm.repositories.counts import CountRepository
 from hermes_orm.repositories.flags import FlagRepository
 from hermes_orm.repositories.listing import session_unread
 from hermes_orm.repositories.messages import MessagePlans
 from hermes_orm.repositories.meta import MetaRepository
+from hermes_orm.repositories.orphans import OrphanRepository
 from hermes_orm.repositories.session_models import SessionModelRepository
 from hermes_orm.repositories.sessions import SessionRepository
 from hermes_orm.repositories.title_families import TitleFamilyRepository
 from hermes_orm.repositories.titles import DERIVED, LLM, USER, TitleRepository
 from hermes_orm.repositories.workspaces import WorkspaceRepository
-from hermes_orm.services import listing, messages, meta, search, sessions, titles, workspaces
+from hermes_orm.services import (
+    chains,
+    listing,
+    messages,
+    meta,
+    search,
+    sessions,
+    titles,
+    workspaces,
+)
 from hermes_orm.session_text import MAX_TITLE_LENGTH, sanitize_title
 
 
@@ -67,6 +78,7 @@ class SessionDB:
     create_session = runs(sessions.create_session)
     ensure_session = runs(sessions.ensure_session)
     get_session = reads(SessionRepository.get_session, scope="statement")
+    resolve_session_id = reads(SessionRepository.resolve_session_id, scope="statement")
     end_session = runs(sessions.end_session)
     reopen_session = writes(SessionRepository.reopen_session)
     session_count = reads(CountRepository.session_count, scope="statement")
@@ -127,6 +139,22 @@ class SessionDB:
         alone=True,
     )
     get_session_activity = reads(ActivityRepository.get_session_activity, scope="statement")
+
+    # Chains of sessions
+    get_compression_tip = reads(ChainRepository.get_compression_tip, scope="statement")
+    resolve_resume_session_id = runs(chains.resolve_resume_session_id)
+    get_compression_lineage = reads(ChainRepository.get_compression_lineage, scope="statement")
+    get_conversation_root = reads(ChainRepository.get_conversation_root, scope="statement")
+    find_live_compression_child = reads(
+        ChainRepository.find_live_compression_child, scope="statement"
+    )
+    _is_compression_child_row = reads(ChainRepository.is_compression_child_row, scope="statement")
+    reopen_orphaned_compression_session = writes(
+        OrphanRepository.reopen_orphaned_compression_session
+    )
+    finalize_orphaned_compression_sessions = writes(
+        OrphanRepository.finalize_orphaned_compression_sessions, scope="statement"
+    )
 
     # Lists
     list_sessions_rich = runs(listing.list_sessions_rich)

@@ -1,12 +1,16 @@
-"""Session rows: read, end, reopen."""
+"""Session rows: find, read, end, reopen."""
 
 from __future__ import annotations
 
-from sqlalchemy import bindparam, null, select, update
+import re
+from typing import Final
+
+from sqlalchemy import Integer, bindparam, func, null, select, union_all, update
 from sqlalchemy.orm import aliased
 
 from hermes_orm import clock
 from hermes_orm.dialects import Prepared
+from hermes_orm.dialects.expressions import ascii_lower
 from hermes_orm.models import Session, SystemPrompt
 from hermes_orm.repositories.base import Repository
 from hermes_orm.repositories.end_reasons import RESET_END_REASONS
@@ -15,7 +19,16 @@ from hermes_orm.repositories.lineage import is_legacy_reset_child
 from hermes_orm.repositories.markers import RESET_FROM
 from hermes_orm.repositories.session_rows import session_columns, session_row
 from hermes_orm.rows import SessionRow
-from hermes_orm.session_text import decode_config, encode_config, lookup_key, session_text
+from hermes_orm.session_text import (
+    decode_config,
+    encode_config,
+    fold_ascii,
+    lookup_key,
+    session_text,
+)
+
+_LETTER: Final = re.compile("[A-Za-z]")
+_LAST: Final = "\U0010ffff"
 
 GET_SESSION = Prepared(
     select(*session_columns())
@@ -56,7 +69,26 @@ def _reset_children() -> Prepared:
     )
 
 
+def _resolve() -> Prepared:
+    named = select(Session.id).where(Session.id == bindparam("session_id"))
+    other = aliased(Session)
+    beginning = func.substr(other.id, 1, bindparam("length", type_=Integer))
+    begun = (
+        select(other.id)
+        .where(
+            ~named.exists(),
+            other.id >= bindparam("first"),
+            other.id <= bindparam("last"),
+            ascii_lower(beginning) == bindparam("folded"),
+        )
+        .limit(2)
+        .subquery()
+    )
+    return Prepared(union_all(named, select(begun.c.id)))
+
+
 RESET_CHILDREN = _reset_children()
+RESOLVE = _resolve()
 
 
 class SessionRepository(Repository):
@@ -66,6 +98,27 @@ class SessionRepository(Repository):
         """Return the session, or None when there is no such id."""
         key = lookup_key(session_id)
         return None if key is None else session_row(self.tx.first(GET_SESSION, {"session_id": key}))
+
+    def resolve_session_id(self, session_id_or_prefix: str) -> str | None:
+        """Return the id, or else the one id that begins so, A to Z in either case.
+
+        None when there is none, or more than one. Raises TypeError for None.
+        """
+        if session_id_or_prefix is None:
+            raise TypeError("session_id_or_prefix is None; pass an id or the beginning of one")
+        key = lookup_key(session_id_or_prefix)
+        if key is None:
+            return None
+        before_letters = _LETTER.split(key, maxsplit=1)[0]  # a range of the index
+        prefix = {
+            "session_id": key,
+            "first": before_letters,
+            "last": before_letters + _LAST,
+            "folded": fold_ascii(key),
+            "length": len(key),
+        }
+        rows = self.tx.all(RESOLVE, prefix)
+        return rows[0][0] if len(rows) == 1 else None
 
     def end_session(self, session_id: str, end_reason: str | None) -> None:
         """End the session, unless it has ended: the first reason wins.
