@@ -38,7 +38,12 @@ def _mark(**values: Any) -> Prepared:
         .with_for_update(key_share=True)
         .cte("locked")
     )
-    return Prepared(update(Session).where(Session.id.in_(select(locked.c.id))).values(values))
+    return Prepared(
+        update(Session)
+        .where(Session.id.in_(select(locked.c.id)))
+        .values(values)
+        .returning(Session.id)
+    )
 
 
 ARCHIVE = _mark(archived=1)
@@ -69,4 +74,4 @@ class FlagRepository(Repository):
 
     def _mark(self, statement: Prepared, session_id: str, value: float | None = None) -> bool:
         params = {"session_id": lookup_key(session_id), "value": value}
-        return self.tx.run(statement, params) > 0
+        return self.tx.first(statement, params) is not None

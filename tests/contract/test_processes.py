@@ -20,7 +20,10 @@ ROOT = Path(__file__).parents[2]
 async def test_appends_of_four_processes_are_complete_and_in_order(
     location: str, db: Any, sessions: list[str], count: int
 ) -> None:
-    ids = await append_at_once(location, sessions, count)
+    ids = await at_once(
+        "appending",
+        [(location, session, str(name), str(count)) for name, session in enumerate(sessions)],
+    )
     assert await db.message_count() == 4 * count
     for session_id in set(sessions):
         names = [str(n) for n, session in enumerate(sessions) if session == session_id]
@@ -35,22 +38,30 @@ async def test_appends_of_four_processes_are_complete_and_in_order(
         assert session["tool_call_count"] == count // 10 * len(names)
 
 
-async def append_at_once(location: str, sessions: list[str], count: int) -> list[list[int]]:
-    """Run a process for each session given, all writing at once; return the row ids of each."""
-    processes = [
-        await start(location, session_id, str(number), str(count))
-        for number, session_id in enumerate(sessions)
-    ]
+async def test_one_of_eight_processes_gets_a_title(location: str, db: Any) -> None:
+    outcomes = await at_once("titling", [(location, str(name), "5") for name in range(8)])
+    for number in range(5):
+        owner = await db.get_session_by_title(f"Title {number}")
+        of_title = {f"{name}-{number}": outcome[number] for name, outcome in enumerate(outcomes)}
+        assert of_title.pop(owner["id"]) is True
+        for error, text in of_title.values():
+            assert error == "ValueError"
+            assert f"'Title {number}' is already in use by session {owner['id']!r}" in text
+
+
+async def at_once(module: str, calls: list[tuple[str, ...]]) -> list[Any]:
+    """Run a process of `tests.<module>` for each call, all at once; return their answers."""
+    processes = [await start(module, *arguments) for arguments in calls]
     for process in processes:
         assert process.stdout is not None
         await process.stdout.readline()  # "ready", or nothing when it failed
     done = await asyncio.gather(*(process.communicate(b"go\n") for process in processes))
     assert not any(process.returncode for process in processes), done
-    return [json.loads(ids) for ids, _ in done]
+    return [json.loads(answer) for answer, _ in done]
 
 
-async def start(*arguments: str) -> Process:
-    command = [sys.executable, "-m", "tests.appending", *arguments]
+async def start(module: str, *arguments: str) -> Process:
+    command = [sys.executable, "-m", f"tests.{module}", *arguments]
     return await asyncio.create_subprocess_exec(
         *command, cwd=ROOT, stdin=PIPE, stdout=PIPE, stderr=PIPE
     )

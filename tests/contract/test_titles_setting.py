@@ -175,6 +175,7 @@ async def test_stored_empty_title_is_a_title(db: SessionDB, raw: Any) -> None:
 
 
 async def test_sources_are_checked_first(db: SessionDB) -> None:
+    source: Any
     for source in ("user", "", "LLM", None):
         with pytest.raises(ValueError, match="invalid automatic title source"):
             await db.set_auto_title("nope", "x" * 101, source=source)
@@ -267,6 +268,7 @@ async def test_session_by_title(db: SessionDB) -> None:
     row = await db.get_session_by_title("Über #1")
     assert row == await db.get_session("a")
     assert row is not None and len(row) == 55 and row["system_prompt"] == "P"
+    other: Any
     for other in ("über #1", " Über #1", "Über", "", None, "a\0", "\ud800", "x" * 60_000):
         assert await db.get_session_by_title(other) is None
 
