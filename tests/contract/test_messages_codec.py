@@ -24,40 +24,38 @@ async def written(db: Any, session: str, **message: Any) -> tuple[Any, Any]:
     return row, (await db.get_messages_as_conversation(session))[-1]
 
 
-@pytest.mark.parametrize(
-    ("content", "read"),
-    [
-        pytest.param(content, read, id=str(number))
-        for number, (content, read) in enumerate(
-            [
-                ("", ""),
-                (None, None),
-                ([], []),
-                ({}, {}),
-                ([{"type": "text", "text": "é"}], [{"type": "text", "text": "é"}]),
-                ({"a": 1}, {"a": 1}),
-                ((1, 2), [1, 2]),
-                (5, "5"),
-                (True, "1"),
-                (b"\xc3\xa9\xff", "é\ufffd"),
-                ("\x00json:[1,2]", "\x00json:[1,2]"),
-                ("\x01json:[1,2]", "\x01json:[1,2]"),
-                ("a\x00b", "a\x00b"),
-                ("x\ud800y", "x\ufffdy"),
-                (["\ud800"], ["\ud800"]),
-                (["\x00"], ["\x00"]),
-                ({"s": {1}}, {"s": "{1}"}),
-            ]
-        )
-    ],
-)
-async def test_content_is_read_back(db: Any, session: str, content: Any, read: Any) -> None:
-    await db.append_message(session, "tool", content)
-    await db.append_messages_batch(session, [{"role": "tool", "content": content}])
-    found = contents(await db.get_messages(session))
-    assert found == [read, read]
-    assert list(map(type, found)) == [type(read)] * 2
-    assert contents(await db.get_messages_as_conversation(session)) == [read, read]
+CONTENTS: list[tuple[Any, Any]] = [
+    ("", ""),
+    (None, None),
+    ([], []),
+    ({}, {}),
+    ([{"type": "text", "text": "é"}], [{"type": "text", "text": "é"}]),
+    ({"a": 1}, {"a": 1}),
+    ((1, 2), [1, 2]),
+    (5, "5"),
+    (True, "1"),
+    (b"\xc3\xa9\xff", "é\ufffd"),
+    ("\x00json:[1,2]", "\x00json:[1,2]"),
+    ("\x01json:[1,2]", "\x01json:[1,2]"),
+    ("a\x00b", "a\x00b"),
+    ("x\ud800y", "x\ufffdy"),
+    (["\ud800"], ["\ud800"]),
+    (["\x00"], ["\x00"]),
+    ({"s": {1}}, {"s": "{1}"}),
+]
+
+
+async def test_content_is_read_back(db: Any, session: str) -> None:
+    for given, _ in CONTENTS:
+        await db.append_message(session, "tool", given)
+    await db.append_messages_batch(session, [{"role": "tool", "content": c} for c, _ in CONTENTS])
+    expected = [read for _, read in CONTENTS] * 2
+    for found in (
+        contents(await db.get_messages(session)),
+        contents(await db.get_messages_as_conversation(session)),
+    ):
+        assert found == expected
+        assert list(map(type, found)) == list(map(type, expected))
 
 
 async def test_plain_columns_hold_what_every_database_can_hold(db: Any, session: str) -> None:
@@ -174,21 +172,13 @@ async def test_observed_is_a_flag(db: Any, session: str) -> None:
     assert "observed" not in message
 
 
-@pytest.mark.parametrize(
-    ("given", "read"),
-    [("12.25", 12.25), (datetime(2024, 1, 1, tzinfo=UTC), 1704067200.0), (-5, -5.0), (0, 0.0)]
-    + [
-        (given, None)
-        for given in (None, "2024-01-01T00:00:00Z", float("nan"), [1], 8.4e252, 1700000000000)
-    ],
-)
-async def test_timestamps_are_taken_or_now(
-    db: Any, clock: Any, session: str, given: Any, read: float | None
-) -> None:
-    expected = clock() if read is None else read
-    row, message = await written(db, session, timestamp=given)
-    assert row["timestamp"] == expected
-    assert message.get("timestamp") == (expected or None)
+async def test_timestamps_are_taken_or_now(db: Any, clock: Any, session: str) -> None:
+    taken = {"12.25": 12.25, datetime(2024, 1, 1, tzinfo=UTC): 1704067200.0, -5: -5.0, 0: 0.0}
+    unusable = (None, "2024-01-01T00:00:00Z", float("nan"), [1], 8.4e252, 1700000000000)
+    for given, expected in [*taken.items(), *((given, clock()) for given in unusable)]:
+        row, message = await written(db, session, timestamp=given)
+        assert row["timestamp"] == expected, given
+        assert message.get("timestamp") == (expected or None), given
 
 
 async def test_empty_sidecars(db: Any, session: str) -> None:

@@ -90,8 +90,8 @@ class PostgreSQLTransaction(Transaction):
             if len(rows) <= FETCHED_AT_ONCE:
                 yield from rows
                 return
+            self.in_snapshot = True  # also when the answer is not waited for
             self._command(SNAPSHOT)
-            self.in_snapshot = True
         while left > 0:
             position["limit"] = min(left, STEP)
             rows = self.all(statement, position)
