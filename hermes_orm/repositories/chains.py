@@ -8,7 +8,6 @@ from typing import Any, cast
 from sqlalchemy import (
     ScalarSelect,
     bindparam,
-    exists,
     false,
     func,
     literal,
@@ -73,8 +72,9 @@ def _resumed_child_id(parent: SessionAlias) -> ScalarSelect[Any]:
 
 def _resume() -> Prepared:
     steps = walk("resume_walk", func.coalesce(_tip_id(), SESSION_ID), _resumed_child_id)
-    has_messages = exists().where(Message.session_id == steps.c.id)
-    return Prepared(select(steps.c.id, steps.c.next_id, has_messages))
+    # With LIMIT, because PostgreSQL would read all messages for an EXISTS here and hash them.
+    a_message = select(Message.id).where(Message.session_id == steps.c.id).limit(1)
+    return Prepared(select(steps.c.id, steps.c.next_id, a_message.scalar_subquery()))
 
 
 def _lineage() -> Prepared:
@@ -143,7 +143,7 @@ class ChainRepository(Repository):
         """
         rows = self.tx.all(RESUME, {"session_id": lookup_key(session_id)}) if session_id else ()
         path = path_along({step: next_step for step, next_step, _ in rows})
-        spoken = {step for step, _, has_messages in rows if has_messages}
+        spoken = {step for step, _, message in rows if message is not None}
         return next((step for step in reversed(path) if step in spoken), (path or [session_id])[0])
 
     def get_compression_lineage(self, session_id: str) -> list[str]:

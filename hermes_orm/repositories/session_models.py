@@ -81,12 +81,14 @@ class SessionModelRepository(Repository):
         row, prompt = self._locked(session_id), session_text(system_prompt)
         if row is None:
             return
-        prompts, stored = PromptRepository(self.tx), row["system_prompt_hash"]
-        digest = None if prompt is None else prompt_hash(prompt)
-        if prompt is not None and digest is not None and digest != stored:
+        prompts, stored, digest = PromptRepository(self.tx), row["system_prompt_hash"], None
+        if prompt is not None:
+            digest = prompt_hash(prompt)
+            if digest == stored:
+                return
             prompts.keep(digest, prompt)
         self.tx.run(STORE_PROMPT, {"session_id": row["session_id"], "prompt": digest})
-        if stored is not None and digest != stored:
+        if stored is not None:
             prompts.sweep(stored)
 
     def update_session_meta(
