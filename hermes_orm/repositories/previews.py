@@ -25,7 +25,6 @@ _EXCERPT_JOINT: Final = "\x1e"
 
 _EXCERPT_LENGTH: Final = 63
 _PREVIEW_LENGTH: Final = 60
-_LINE_BREAKS: Final = str.maketrans("\r\n", "  ")
 
 
 def first_user_text(session_id: SQLColumnExpression[Any]) -> ColumnElement[str | None]:
@@ -72,7 +71,7 @@ def _text_of_parts(content: object) -> str:
 
 
 def _excerpt(text: str) -> str:
-    line = text[:_EXCERPT_LENGTH].translate(_LINE_BREAKS).strip()
+    line = text[:_EXCERPT_LENGTH].replace("\r", " ").replace("\n", " ").strip()
     return line.partition(_EXCERPT_JOINT)[0]
 
 
