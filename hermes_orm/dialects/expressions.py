@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import (
-    Boolean,
     ColumnElement,
     Double,
     Select,
@@ -111,8 +110,10 @@ class leading_text(FunctionElement[str]):
 @compiles(leading_text, "sqlite")
 def _(element: leading_text, compiler: SQLCompiler, **kw: Any) -> str:
     text, length = (compiler.process(part, **kw) for part in element.clauses)
-    # substr() ends at a NUL.
-    return f"CASE WHEN instr({text}, char(0)) THEN {text} ELSE substr({text}, 1, {length}) END"
+    leading = f"substr({text}, 1, {length})"
+    # It ends at a NUL, which is looked for in short texts only.
+    is_cut = f"length({leading}) < {length} AND instr({text}, char(0))"
+    return f"CASE WHEN {is_cut} THEN {text} ELSE {leading} END"
 
 
 @compiles(leading_text, "postgresql")
@@ -210,24 +211,6 @@ def bound_ids(name: str) -> Select[int]:
 def id_list(ids: Iterable[int]) -> str:
     """Return the value for `bound_ids`."""
     return json.dumps(list(ids))
-
-
-class contains(FunctionElement[bool]):
-    """`contains(text, part)`: whether `part` occurs in `text`; case counts."""
-
-    name = "contains"
-    type = Boolean()
-    inherit_cache = True
-
-
-@compiles(contains, "sqlite")
-def _(element: contains, compiler: SQLCompiler, **kw: Any) -> str:
-    return f"instr({compiler.process(element.clauses, **kw)}) > 0"
-
-
-@compiles(contains, "postgresql")
-def _(element: contains, compiler: SQLCompiler, **kw: Any) -> str:
-    return f"strpos({compiler.process(element.clauses, **kw)}) > 0"
 
 
 class epoch_now(FunctionElement[float]):

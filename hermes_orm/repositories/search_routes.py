@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from hermes_orm.dialects.base import Search
 from hermes_orm.dialects.search import SearchIndex
+from hermes_orm.dialects.text_condition import TextCondition
 from hermes_orm.repositories.search_request import SearchRequest
 from hermes_orm.repositories.search_statements import Shape, Texts
-from hermes_orm.repositories.text_condition import TextCondition
 from hermes_orm.search.query import Node
 from hermes_orm.search.snippets import Snippet, substring_snippets, word_snippets
 

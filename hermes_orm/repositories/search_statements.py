@@ -13,11 +13,11 @@ from hermes_orm.dialects import Prepared
 from hermes_orm.dialects.base import Search
 from hermes_orm.dialects.expressions import bound_texts, leading_text, unindexed
 from hermes_orm.dialects.search import LIMIT, OFFSET, SearchIndex
+from hermes_orm.dialects.text_condition import TextCondition
 from hermes_orm.models import Message, Session
 from hermes_orm.repositories import session_filters
 from hermes_orm.repositories.markers import DELEGATE_FROM, config_marker
 from hermes_orm.repositories.search_request import TOOL, UNCOVERED_SOURCES, Order
-from hermes_orm.repositories.text_condition import TextCondition
 from hermes_orm.search.text import INDEXED_CHARACTERS
 
 HIDDEN: Final = "hidden"

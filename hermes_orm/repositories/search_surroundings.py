@@ -4,48 +4,61 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, and_, or_, select, tuple_
+from sqlalchemy import CTE, ColumnElement, Select, and_, or_, select, tuple_
 from sqlalchemy.orm import aliased
 
 from hermes_orm.dialects import Prepared
 from hermes_orm.dialects.expressions import bound_ids, has_key, unindexed
 from hermes_orm.models import Message, Session
-from hermes_orm.repositories.lineage import is_continuation
+from hermes_orm.repositories.lineage import continued_parent_id
 from hermes_orm.repositories.search_statements import stored_content
 from hermes_orm.search.text import CONTEXT_CHARACTERS
 
 
 def _repeated() -> Select[int]:
     """Select those of `:ids` that a live row of the same chain of continuations repeats."""
-    hit, twin = aliased(Message, name="hit"), aliased(Message, name="twin")
-    near, far = aliased(Session), aliased(Session)
-    chain = (
-        select(hit.session_id.label("origin"), hit.session_id.label("session_id"))
-        .where(hit.id.in_(bound_ids("ids")))
-        .distinct()
-        .cte("chain", recursive=True)
+    columns = ("id", "session_id", "role", "content", "timestamp", "message_uid")
+    hit = (
+        select(*(getattr(Message, name) for name in columns))
+        .where(Message.id.in_(bound_ids("ids")))
+        .cte("hit")
     )
-    chain = chain.union(
-        select(chain.c.origin, far.id)
-        .join_from(chain, near, has_key(near.id, chain.c.session_id))
-        .join(far, or_(far.id == near.parent_session_id, far.parent_session_id == near.id))
-        .where(or_(is_continuation(near, far), is_continuation(far, near)))
-    )
-    is_live_in_chain = and_(twin.session_id == chain.c.session_id, twin.active == 1)
+    chain = _chains(hit)
     has_same_text = and_(
-        twin.timestamp == hit.timestamp,
-        twin.role == hit.role,
-        twin.content.is_not_distinct_from(hit.content),
+        Message.timestamp == hit.c.timestamp,
+        Message.role == hit.c.role,
+        Message.content.is_not_distinct_from(hit.c.content),
     )
+    # Scalar subqueries: PostgreSQL takes the chains for long, and would rather read all messages.
     twins = (
-        select(twin.id)
-        .join_from(chain, twin, and_(is_live_in_chain, is_same))
-        .where(chain.c.origin == hit.session_id)
-        .correlate(hit)
-        for is_same in (has_same_text, twin.message_uid == hit.message_uid)
+        select(Message.id)
+        .where(Message.session_id == chain.c.id, Message.active == 1, is_same)
+        .limit(1)
+        .correlate(hit, chain)
+        .scalar_subquery()
+        for is_same in (has_same_text, Message.message_uid == hit.c.message_uid)
     )
-    return select(hit.id).where(
-        hit.id.in_(bound_ids("ids")), or_(*(found.exists() for found in twins))
+    repeating = select(chain.c.id).where(
+        chain.c.origin == hit.c.session_id, or_(*(twin.is_not(None) for twin in twins))
+    )
+    return select(hit.c.id).where(repeating.limit(1).correlate(hit).scalar_subquery().is_not(None))
+
+
+def _chains(hit: CTE) -> CTE:
+    """The sessions (`id`) of the chains of the hits' sessions (`origin`)."""
+    child = aliased(Session)
+    origins = select(hit.c.session_id.label("origin"), hit.c.session_id.label("id"))
+    upwards = origins.cte("upwards", recursive=True)
+    upwards = upwards.union(
+        select(upwards.c.origin, continued_parent_id(child)).join_from(
+            upwards, child, has_key(child.id, upwards.c.id)
+        )
+    )
+    chain = select(upwards.c.origin, upwards.c.id).cte("chain", recursive=True)
+    return chain.union(
+        select(chain.c.origin, child.id)
+        .join_from(chain, child, has_key(child.parent_session_id, chain.c.id))
+        .where(continued_parent_id(child).is_not(None))
     )
 
 

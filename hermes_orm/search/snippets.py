@@ -3,11 +3,10 @@
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
 from typing import Final, NamedTuple
 
 from hermes_orm.search.query import Node, positive_units
-from hermes_orm.search.unicode61 import token_spans, tokens
+from hermes_orm.search.unicode61 import folded, token_end, token_start, tokens
 
 OPEN: Final = ">>>"
 CLOSE: Final = "<<<"
@@ -44,15 +43,16 @@ def word_snippets(node: Node) -> Snippet:
             _Phrase(tuple(tokens(unit.text)), unit.prefix) for unit in positive_units(node)
         )
     )
+    size = max([WINDOW_TOKENS, *(len(phrase.words) for phrase in phrases)])
 
     def snippet(columns: Sequence[str]) -> str:
-        windows = (
-            window
-            for column, text in enumerate(columns)
-            for window in _windows(column, tokens(text), phrases)
-        )
-        best = max(windows, key=_Window.rank, default=None)
-        return _opening(columns) if best is None else best.shown(columns[best.column])
+        best = None
+        for text in filter(None, columns):
+            words = tokens(text)
+            for window in _windows(words, phrases, size):
+                if best is None or window.rank() > best[0].rank():
+                    best = window, text, len(words)
+        return _opening(columns) if best is None else _marked(*best)
 
     return snippet
 
@@ -70,54 +70,61 @@ class _Phrase(NamedTuple):
         if self.prefix:
             ends = [index for index, word in enumerate(text) if word.startswith(last)]
         else:
-            ends = [index for index, word in enumerate(text) if word == last]
+            end = -1
+            ends = [end := text.index(last, end + 1) for _ in range(text.count(last))]
+        if not whole:
+            return ends
         return [end - size for end in ends if end >= size and text[end - size : end] == whole]
 
 
-class _Window(NamedTuple):
-    """A stretch of tokens around a match, and the matches in it as ranges of tokens."""
+Match = tuple[int, int, int]
+"""The first token of a match, the one after the last, and the number of the phrase."""
 
-    column: int
+
+class _Window(NamedTuple):
+    """A stretch of tokens, and the matches in it."""
+
     first: int
     stop: int
-    phrases: int
-    matches: list[tuple[int, int]]
+    matches: list[Match]
 
-    def rank(self) -> tuple[int, int, int, int]:
-        """Return what makes one window better than another."""
-        return self.phrases, len(self.matches), -self.column, -self.first
-
-    def shown(self, text: str) -> str:
-        """Return the window's part of `text`, its matches marked."""
-        following = islice(token_spans(text), self.first, None)
-        spans = list(islice(following, self.stop - self.first))
-        start = spans[0][0] if self.first else 0
-        cut_after = next(following, None) is not None
-        marked = []
-        end = start
-        for match_first, match_stop in sorted(_apart(self.matches)):
-            begin = spans[match_first - self.first][0]
-            marked += [text[end:begin], OPEN]
-            end = spans[match_stop - self.first - 1][1]
-            marked += [text[begin:end], CLOSE]
-        marked.append(text[end : spans[-1][1] if cut_after else None])
-        return _with_ellipses("".join(marked), cut_before=start > 0, cut_after=cut_after)
+    def rank(self) -> tuple[int, int]:
+        """Return what makes one window better than another: phrases, then matches."""
+        return len({phrase for _, _, phrase in self.matches}), len(self.matches)
 
 
-def _windows(column: int, text: list[str], phrases: list[_Phrase]) -> Iterator[_Window]:
-    """The window that centres it, for each match in the tokens of a column."""
+def _windows(words: list[str], phrases: list[_Phrase], size: int) -> Iterator[_Window]:
+    """The windows that centre a match in the tokens of a column, in their order."""
     found = sorted(
-        (start, start + len(phrase.words), number)
-        for number, phrase in enumerate(phrases)
-        for start in phrase.starts(text)
+        [
+            (start, start + len(phrase.words), number)
+            for number, phrase in enumerate(phrases)
+            for start in phrase.starts(words)
+        ]
     )
-    size = max([WINDOW_TOKENS, *(len(phrase.words) for phrase in phrases)])
-    for start, stop, _ in found:
-        first = max(0, min(start - (size - (stop - start)) // 2, len(text) - size))
+    latest = max(0, len(words) - size)
+    centred = [start - (size - (stop - start)) // 2 for start, stop, _ in found]
+    for first in sorted({max(0, min(first, latest)) for first in centred}):
         following = found[bisect_left(found, (first,)) : bisect_left(found, (first + size,))]
         inside = [match for match in following if match[1] <= first + size]
-        numbers = {number for _, _, number in inside}
-        yield _Window(column, first, first + size, len(numbers), [match[:2] for match in inside])
+        yield _Window(first, first + size, inside)
+
+
+def _marked(window: _Window, text: str, size: int) -> str:
+    """The window's part of a text of `size` tokens, its matches marked."""
+    whole = folded(text)
+    origin = token_start(whole, window.first)
+    part = whole[origin : token_start(whole, window.stop)]
+    end = start = origin if window.first else 0
+    cut_after = window.stop < size
+    marked = []
+    for first, stop in sorted(_apart([match[:2] for match in window.matches])):
+        begin = origin + token_start(part, first - window.first)
+        marked += [text[end:begin], OPEN]
+        end = origin + token_end(part, stop - 1 - window.first)
+        marked += [text[begin:end], CLOSE]
+    marked.append(text[end : origin + len(part.rstrip()) if cut_after else None])
+    return _with_ellipses("".join(marked), cut_before=start > 0, cut_after=cut_after)
 
 
 def _apart(matches: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

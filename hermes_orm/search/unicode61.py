@@ -2,7 +2,6 @@
 
 import re
 from bisect import bisect
-from collections.abc import Iterator
 from itertools import accumulate
 from string import ascii_lowercase, ascii_uppercase
 from typing import Final
@@ -10,7 +9,7 @@ from typing import Final
 from hermes_orm.search.unicode61_table import CASED, LATIN, MARKS, RUNS
 
 _MARK: Final = MARKS[0]  # stands for every mark that vanishes, so that offsets are kept
-_TOKEN: Final = re.compile(f"[^ {_MARK}][^ ]*")
+_OUTER_MARKS: Final = re.compile(f"(?<![^ ]){_MARK}+")
 _LAST_CACHED: Final = 0xFFFF  # bounds the memory that texts in rare scripts can claim
 
 
@@ -42,6 +41,24 @@ def tokens(text: str) -> list[str]:
     return text.translate(_FOLDING).replace(_MARK, "").split()
 
 
-def token_spans(text: str) -> Iterator[tuple[int, int]]:
-    """Yield where each token of `text` begins and ends, in the order of `tokens`."""
-    return (found.span() for found in _TOKEN.finditer(text.translate(_FOLDING)))
+def folded(text: str) -> str:
+    """Return `text` character for character, its tokens folded and separated by blanks.
+
+    A mark inside a token is kept in some form, so that offsets are those of `text`.
+    """
+    result = text.translate(_FOLDING)
+    if _MARK in result:
+        result = _OUTER_MARKS.sub(lambda marks: " " * len(marks[0]), result)
+    return result
+
+
+def token_start(folded: str, number: int) -> int:
+    """Return where token `number`, counted from 0, begins in folded text; without one, its end."""
+    split = folded.split(None, number)
+    return len(folded) - len(split[number]) if number < len(split) else len(folded)
+
+
+def token_end(folded: str, number: int) -> int:
+    """Return where token `number` ends in folded text."""
+    end = folded.find(" ", token_start(folded, number))
+    return len(folded) if end < 0 else end

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hermes_orm.search.unicode61 import token_spans, tokens
+from hermes_orm.search.unicode61 import folded, token_end, token_start, tokens
 
 EXAMINED = [*range(0xD800), *range(0xE000, 0x33000), *range(0x33000, 0x110000, 101)]
 
@@ -57,5 +57,7 @@ def test_a_lone_surrogate_separates() -> None:
 @settings(deadline=None)
 @given(st.text(st.sampled_from("aÉ \u0301.-🚀中") | st.characters()))
 def test_spans_enclose_the_tokens(text: str) -> None:
-    spans = list(token_spans(text))
-    assert [tokens(text[start:stop]) for start, stop in spans] == [[word] for word in tokens(text)]
+    words, whole = tokens(text), folded(text)
+    spans = [(token_start(whole, n), token_end(whole, n)) for n in range(len(words))]
+    assert len(whole) == len(text) == token_start(whole, len(words))
+    assert [tokens(text[start:end]) for start, end in spans] == [[word] for word in words]

@@ -86,7 +86,8 @@ def _units() -> CTE:
         .subquery()
     )
     count = select(func.count()).select_from(matching).scalar_subquery()
-    return select(query.label("query"), count.label("matching")).cte("unit")
+    unit = select(query.label("query"), count.label("matching")).cte("unit")
+    return unit.prefix_with("MATERIALIZED")  # else it is counted again for each candidate
 
 
 def _score(candidate: CTE, unit: CTE) -> ColumnElement[float]:

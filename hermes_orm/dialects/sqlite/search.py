@@ -112,7 +112,7 @@ def _with_session(message: type[Message]) -> Select[int]:
 
 def _all_messages(whole: bool) -> Candidates:
     texts = _whole_texts() if whole else _indexed_texts()
-    # A subquery, so that each expression is in the statement once, however long the query is.
+    # A subquery: inside of a condition the expressions would be too deep for the parser.
     source = select(Message, *(text.label(name) for name, text in texts.items())).subquery()
     message = aliased(Message, source)
     searched = tuple(func.coalesce(source.c[name], "") for name in texts)
