@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from sqlalchemy import (
+    ColumnElement,
     ScalarSelect,
     bindparam,
     false,
@@ -20,7 +21,7 @@ from sqlalchemy.orm import aliased
 from hermes_orm.dialects import Prepared
 from hermes_orm.models import Message, Session, SystemPrompt
 from hermes_orm.models.base import TEXT
-from hermes_orm.repositories.ancestry import SESSION_ID, parent_id, top_of, walk
+from hermes_orm.repositories.ancestry import SESSION_ID, end_of, parent_id, top_of, walk
 from hermes_orm.repositories.base import Repository
 from hermes_orm.repositories.lineage import (
     SessionAlias,
@@ -28,7 +29,7 @@ from hermes_orm.repositories.lineage import (
     is_branch_child,
     is_continuation,
     is_fork,
-    tips_of,
+    preferred_continuation_id,
 )
 from hermes_orm.repositories.session_rows import session_columns, session_row
 from hermes_orm.rows import SessionRow
@@ -38,9 +39,13 @@ _UNSORTED = 0
 """Added to a sort key: its index would tempt PostgreSQL to look for a child among all sessions."""
 
 
-def _tip_id() -> ScalarSelect[Any]:
-    """Return the id at the end of what carries `:session_id` on; NULL when nothing does."""
-    return select(tips_of(select(SESSION_ID.label("id")).subquery()).c.id).scalar_subquery()
+def _tip_id() -> ColumnElement[str]:
+    """Return the id of the last session that carries `:session_id` on; its own when none does.
+
+    Of a ring, which has no last one, its own, too.
+    """
+    down = walk("tip_walk", SESSION_ID, lambda parent: preferred_continuation_id(parent.id))
+    return func.coalesce(end_of(down), SESSION_ID)
 
 
 def _first_continuation_id(parent: SessionAlias) -> ScalarSelect[Any]:
@@ -71,7 +76,7 @@ def _resumed_child_id(parent: SessionAlias) -> ScalarSelect[Any]:
 
 
 def _resume() -> Prepared:
-    steps = walk("resume_walk", func.coalesce(_tip_id(), SESSION_ID), _resumed_child_id)
+    steps = walk("resume_walk", _tip_id(), _resumed_child_id)
     # With LIMIT, because PostgreSQL would read all messages for an EXISTS here and hash them.
     a_message = select(Message.id).where(Message.session_id == steps.c.id).limit(1)
     return Prepared(select(steps.c.id, steps.c.next_id, a_message.scalar_subquery()))

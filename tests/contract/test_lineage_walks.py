@@ -19,11 +19,6 @@ FORKS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.fixture
-def story(raw: Any) -> Story:
-    return Story(raw)
-
-
 async def new_p(story: Story, reason: str | None = "compression", **columns: Any) -> None:
     await story.new("p", 1, **columns)
     await story.end("p", reason, 2)
@@ -329,6 +324,16 @@ async def test_walks_in_a_ring_end(db: Any, story: Story, members: list[str]) ->
         assert {tip, root} <= set(members)
         assert resume == members[0]
         assert sorted(lineage) == sorted(members)
+
+
+async def test_ring_is_listed_and_pinned(db: Any, story: Story) -> None:
+    await ring(story, "a", "b")
+    await story.new("z", 5)
+    listed = await db.list_sessions_rich(include_children=True, order_by_last_active=True)
+    assert sorted(ids(listed)) == ["a", "b", "z"]
+    assert await db.set_session_pinned("a", True) is True
+    pinned = [(await db.get_session(session_id))["pinned"] for session_id in "abz"]
+    assert pinned == [1, 1, 0]
 
 
 async def test_walks_into_a_ring_end(db: Any, story: Story) -> None:
