@@ -19,6 +19,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import aliased
 
+from hermes_orm.dialects.expressions import has_key
 from hermes_orm.models import Session
 from hermes_orm.models.base import TEXT
 from hermes_orm.repositories.lineage import SessionAlias, continued_parent_id
@@ -38,7 +39,9 @@ def walk(name: str, start: ColumnElement[str], step: Callable[[SessionAlias], An
     ).cte(name, recursive=True)
     session = aliased(Session)
     return walked.union(
-        select(session.id, step(session)).join_from(walked, session, session.id == walked.c.next_id)
+        select(session.id, step(session)).join_from(
+            walked, session, has_key(session.id, walked.c.next_id)
+        )
     )
 
 

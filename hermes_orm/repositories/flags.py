@@ -11,8 +11,9 @@ from hermes_orm import clock
 from hermes_orm.dialects import Prepared
 from hermes_orm.dialects.expressions import has_key
 from hermes_orm.models import Session
+from hermes_orm.repositories.ancestry import SESSION_ID, walk
 from hermes_orm.repositories.base import Repository
-from hermes_orm.repositories.lineage import chains_holding, is_continuation
+from hermes_orm.repositories.lineage import continued_parent_id
 from hermes_orm.session_text import lookup_key
 
 
@@ -22,15 +23,15 @@ def _mark(**values: Any) -> Prepared:
     These are session `:session_id`, what it carries on, and what carries it on. Their rows are
     locked in the order of their ids: two callers may start at two ends of a conversation.
     """
-    is_named = Session.id == bindparam("session_id")
-    child, parent = aliased(Session), aliased(Session)
-    later = select(Session.id).where(is_named).cte("later", recursive=True)
+    earlier = walk("earlier", SESSION_ID, continued_parent_id)
+    later = select(Session.id).where(Session.id == SESSION_ID).cte("later", recursive=True)
+    child = aliased(Session)
     later = later.union(
         select(child.id)
-        .join_from(later, parent, has_key(parent.id, later.c.id))
-        .join(child, is_continuation(child, parent))
+        .join_from(later, child, has_key(child.parent_session_id, later.c.id))
+        .where(continued_parent_id(child).is_not(None))
     )
-    conversation = union(chains_holding(is_named, "earlier"), select(later.c.id))
+    conversation = union(select(earlier.c.id), select(later.c.id))
     locked = (
         select(Session.id)
         .where(Session.id.in_(conversation))

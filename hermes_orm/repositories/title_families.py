@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Final
 
-from sqlalchemy import Integer, Select, and_, bindparam, func, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Integer,
+    Subquery,
+    and_,
+    bindparam,
+    func,
+    or_,
+    select,
+)
 
 from hermes_orm.dialects import Prepared
 from hermes_orm.dialects.expressions import ascii_lower, bound_texts, text_list
@@ -29,28 +38,36 @@ _REST: Final = func.substr(Session.title, _LENGTH + 1)
 _IS_NUMBERED: Final = and_(_REST != "", func.ltrim(_REST, _DIGITS) == "")
 
 
-def _relatives(*columns: Any) -> Select[Any]:
-    """Select from the sessions whose title begins with the stem, in upper or lower case.
+def _follows(start: ColumnElement[str]) -> ColumnElement[bool]:
+    return and_(Session.title >= start, Session.title < start + _LAST)
 
-    Their beginnings in every case find them in the index of titles.
+
+def _relatives(*conditions: ColumnElement[bool]) -> Subquery:
+    """Select an `id` for each of the bound beginnings: of the latest session that meets them.
+
+    Its title begins with the stem, in upper or lower case; NULL where there is none. One look-up
+    for each beginning, since PostgreSQL would read all sessions for a join.
     """
     start = bound_texts("starts").subquery()
-    within = and_(Session.title >= start.c.value, Session.title < start.c.value + _LAST)
-    folded = ascii_lower(func.substr(Session.title, 1, _LENGTH))
-    return (
-        select(*columns)
-        .join_from(start, Session, within)
-        .where(folded == bindparam("folded_stem", type_=TEXT))
+    latest = (
+        select(Session.id)
+        .where(
+            _follows(start.c.value),
+            ascii_lower(func.substr(Session.title, 1, _LENGTH))
+            == bindparam("folded_stem", type_=TEXT),
+            *conditions,
+        )
+        .order_by(Session.started_at.desc(), Session.id.desc())
+        .limit(1)
+        .correlate(start)
     )
+    return select(latest.scalar_subquery().label("id")).select_from(start).subquery()
 
 
 def _resolve() -> Prepared:
-    latest = (
-        _relatives(Session.id)
-        .where(_IS_NUMBERED)
-        .order_by(Session.started_at.desc(), Session.id.desc())
-        .limit(1)
-    )
+    found = _relatives(_IS_NUMBERED)
+    started_at = select(Session.started_at).where(Session.id == found.c.id).scalar_subquery()
+    latest = select(found.c.id).order_by(started_at.desc().nulls_last(), found.c.id.desc()).limit(1)
     exact = select(Session.id).where(Session.title == _TITLE)
     return Prepared(select(func.coalesce(latest.scalar_subquery(), exact.scalar_subquery())))
 
@@ -58,13 +75,14 @@ def _resolve() -> Prepared:
 def _family() -> Prepared:
     number = func.ltrim(_REST, "0")
     greatest = (
-        _relatives(number)
-        .where(_IS_NUMBERED, func.substr(Session.title, 1, _LENGTH) == bindparam("stem"))
+        select(number)
+        .where(_follows(bindparam("stem", type_=TEXT)), _IS_NUMBERED)
         .order_by(func.length(number).desc(), number.desc())
         .limit(1)
     )
+    found = _relatives()
     has_title = select(Session.id).where(Session.title == _TITLE).exists()
-    exists = or_(has_title, _relatives(Session.id).exists())
+    exists = or_(has_title, select(found.c.id).where(found.c.id.is_not(None)).exists())
     return Prepared(select(exists, greatest.scalar_subquery()))
 
 

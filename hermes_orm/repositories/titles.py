@@ -11,8 +11,9 @@ from sqlalchemy.orm import aliased
 from hermes_orm.dialects import Prepared
 from hermes_orm.dialects.prepared import Params
 from hermes_orm.models import Session, SystemPrompt
+from hermes_orm.repositories.ancestry import SESSION_ID, walk
 from hermes_orm.repositories.base import Repository
-from hermes_orm.repositories.lineage import chains_holding
+from hermes_orm.repositories.lineage import continued_parent_id
 from hermes_orm.repositories.session_rows import session_columns, session_row
 from hermes_orm.rows import SessionRow
 from hermes_orm.session_text import lookup_key, sanitize_title
@@ -26,7 +27,7 @@ USER: Final = "user"
 _REPLACED_BELOW: Final = {DERIVED: 0, LLM: 1, USER: 3}
 """The rank of a stored title below which a new one takes its place; users replace their own."""
 
-_IS_NAMED: Final = Session.id == bindparam("session_id")
+_IS_NAMED: Final = Session.id == SESSION_ID
 _NEW: Final[dict[str, Any]] = {
     "title": bindparam("new_title"),
     "title_source": bindparam("new_source"),
@@ -41,9 +42,7 @@ def _rank() -> ColumnElement[int]:
 
 def _place() -> Prepared:
     other = aliased(Session)
-    owned = select(other.id).where(
-        other.title == bindparam("new_title"), other.id != bindparam("session_id")
-    )
+    owned = select(other.id).where(other.title == bindparam("new_title"), other.id != SESSION_ID)
     return Prepared(
         update(Session)
         .where(_IS_NAMED, _rank() < bindparam("replaced_below"), ~owned.exists())
@@ -64,8 +63,8 @@ LOCK_WITH_OWNER = Prepared(
     .order_by(Session.id)
     .with_for_update(key_share=True)
 )
-_EARLIER = chains_holding(_IS_NAMED, "earlier")
-CARRIES_ON = Prepared(_EARLIER.where(_EARLIER.selected_columns.id == bindparam("owner_id")))
+_EARLIER = walk("earlier", SESSION_ID, continued_parent_id)
+CARRIES_ON = Prepared(select(_EARLIER.c.id).where(_EARLIER.c.id == bindparam("owner_id")))
 GET_TITLE = Prepared(select(Session.title).where(_IS_NAMED))
 GET_SOURCE = Prepared(select(Session.title_source).where(_IS_NAMED, Session.title.is_not(None)))
 GET_BY_TITLE = Prepared(
@@ -89,10 +88,12 @@ def new_title(session_id: str, title: str | None, source: str) -> Params:
     }
 
 
-def check_source(source: str, allowed: Sequence[str], kind: str) -> None:
-    """Raise ValueError for a source that is not among those allowed."""
-    if source not in allowed:
-        raise ValueError(f"invalid {kind} source {source!r}: use one of {', '.join(allowed)}")
+def known_source(source: str, allowed: Sequence[str], kind: str) -> str:
+    """Return the source that equals `source`, which may be a host's enum; or raise ValueError."""
+    for known in allowed:
+        if source == known:
+            return known
+    raise ValueError(f"invalid {kind} source {source!r}: use one of {', '.join(allowed)}")
 
 
 class TitleRepository(Repository):
@@ -132,8 +133,8 @@ class TitleRepository(Repository):
         A title that is lowered to `derived` can be replaced automatically. Raises ValueError for
         anything but `derived`, `llm` and `user`.
         """
-        check_source(source, (DERIVED, LLM, USER), "title")
-        change = {"session_id": lookup_key(session_id), "new_source": source}
+        known = known_source(source, (DERIVED, LLM, USER), "title")
+        change = {"session_id": lookup_key(session_id), "new_source": known}
         return self.tx.run(SET_SOURCE, change) > 0
 
     def get_session_title(self, session_id: str) -> str | None:

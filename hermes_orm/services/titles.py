@@ -13,7 +13,7 @@ from hermes_orm.repositories.titles import (
     LLM,
     USER,
     TitleRepository,
-    check_source,
+    known_source,
     new_title,
 )
 
@@ -36,8 +36,8 @@ async def set_auto_title(
     False, too, when it has a title that ranks as high: a user's ranks above a model's, and that
     above a derived one. Raises ValueError as `set_session_title` does, and for any other source.
     """
-    check_source(source, (DERIVED, LLM), "automatic title")
-    return await _set_title(database, "set_auto_title", new_title(session_id, title, source))
+    known = known_source(source, (DERIVED, LLM), "automatic title")
+    return await _set_title(database, "set_auto_title", new_title(session_id, title, known))
 
 
 async def set_auto_title_if_empty(database: Database, session_id: str, title: str | None) -> bool:

@@ -1,6 +1,7 @@
 """Cleaning, setting and reading titles: ranks, uniqueness, and whose title may be taken."""
 
 import asyncio
+import enum
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
@@ -182,6 +183,16 @@ async def test_sources_are_checked_first(db: SessionDB) -> None:
     for source in ("auto", "", None):
         with pytest.raises(ValueError, match="invalid title source"):
             await db.set_session_title_source("nope", source)
+
+
+async def test_source_may_be_a_member_of_an_enum(db: SessionDB) -> None:
+    class Source(str, enum.Enum):  # noqa: UP042  (its hash is not that of the text)
+        MODEL = "llm"
+
+    await db.create_session("a", "cli")
+    assert await db.set_auto_title("a", "T", source=Source.MODEL) is True
+    assert await db.set_session_title_source("a", Source.MODEL) is True
+    assert await titled(db, "a") == ("T", "llm")
 
 
 async def test_source_of_an_untitled_session(db: SessionDB, raw: Any) -> None:
