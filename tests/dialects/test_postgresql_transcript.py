@@ -1,6 +1,5 @@
 """Appends on PostgreSQL: what they wait for, and an index that refuses a message."""
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -14,8 +13,7 @@ from hermes_orm.dialects.postgresql import transcript
 from hermes_orm.dialects.prepared import Prepared
 from hermes_orm.errors import CompressionSessionClosedError, SessionTurnLeaseLostError
 from tests.contract.turns import contents, user
-
-Other = psycopg.AsyncConnection[Any]
+from tests.dialects.others import Other, waiting
 
 
 @pytest.fixture(params=["postgresql+asyncpg", "postgresql+psycopg"])
@@ -40,18 +38,6 @@ async def other(location: str, db: SessionDB) -> AsyncIterator[Other]:
         await connection.execute("INSERT INTO session_turn_leases VALUES ('s', 'H', 1, 2)")
         await connection.execute("BEGIN")
         yield connection
-
-
-async def waiting(other: Other, work: Any) -> asyncio.Task[Any]:
-    """Start `work` and return it when it waits for a lock."""
-    task = asyncio.create_task(work)
-    async with await psycopg.AsyncConnection.connect(other.info.dsn, autocommit=True) as watch:
-        while not task.done():
-            await asyncio.sleep(0.01)
-            cursor = await watch.execute("SELECT 1 FROM pg_locks WHERE NOT granted")
-            if await cursor.fetchone():
-                return task
-    raise AssertionError(f"nothing was waited for: {task}")
 
 
 INSERT = (
