@@ -31,19 +31,16 @@ def _mark(**values: Any) -> Prepared:
         .join_from(later, child, has_key(child.parent_session_id, later.c.id))
         .where(continued_parent_id(child).is_not(None))
     )
-    conversation = union(select(earlier.c.id), select(later.c.id))
+    conversation = union(select(earlier.c.id), select(later.c.id)).subquery()
     locked = (
         select(Session.id)
-        .where(Session.id.in_(conversation))
+        .join_from(conversation, Session, has_key(Session.id, conversation.c.id))
         .order_by(Session.id)
-        .with_for_update(key_share=True)
+        .with_for_update(key_share=True, of=Session)
         .cte("locked")
     )
     return Prepared(
-        update(Session)
-        .where(Session.id.in_(select(locked.c.id)))
-        .values(values)
-        .returning(Session.id)
+        update(Session).where(has_key(Session.id, locked.c.id)).values(values).returning(Session.id)
     )
 
 

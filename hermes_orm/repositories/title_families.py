@@ -91,7 +91,8 @@ FAMILY = _family()
 OWNER = Prepared(select(Session.id).where(Session.title == _TITLE))
 
 
-def _params(base: str) -> Params:
+def family(base: str) -> Params:
+    """Return the parameters of the statements above for the titles `<base> #<number>`."""
     stem = f"{base} #"
     return {
         "title": base,
@@ -134,7 +135,7 @@ class TitleFamilyRepository(Repository):
         base = lookup_key(title)
         found: str | None = None
         if base is not None:
-            found = self.tx.scalar(RESOLVE, _params(base))
+            found = self.tx.scalar(RESOLVE, family(base))
         return found
 
     def get_next_title_in_lineage(self, base_title: str) -> str:
@@ -146,7 +147,7 @@ class TitleFamilyRepository(Repository):
         base = _NUMBER.sub("", base_title)
         if lookup_key(base) is None:
             return base
-        exists, greatest = self.tx.all(FAMILY, _params(base))[0]
+        exists, greatest = self.tx.all(FAMILY, family(base))[0]
         number = max(int(greatest or 0), 1) + 1 if exists else 1
         title, is_cut = _numbered(base, number)
         while is_cut and self._is_taken(title):  # by another family, whose base is cut to the same

@@ -7,13 +7,14 @@ import pytest
 from sqlalchemy import Connection, make_url
 
 from hermes_orm.dialects import Prepared
-from hermes_orm.repositories import chains, sessions
+from hermes_orm.repositories import chains, flags, sessions, title_families, titles
 from tests.dialects.schemas import fresh_sqlite, sqlite_file
 from tests.raw import postgres_engine
 
 THIS = {"session_id": "s7"}
 PREFIX = {"session_id": "s", "first": "2026", "last": "2026~", "folded": "2026a", "length": 5}
 EDGE = {"parent_session_id": "s7", "source": "cli", "model_config": None}
+TITLE = {**THIS, "new_title": "T", "new_source": "llm", "replaced_below": 1}
 
 WALKS = [
     pytest.param(chains.TIP, THIS, id="tip"),
@@ -23,6 +24,12 @@ WALKS = [
     pytest.param(chains.LIVE_CHILD, THIS, id="child"),
     pytest.param(chains.IS_CONTINUATION, EDGE, id="edge"),
     pytest.param(sessions.RESOLVE, PREFIX, id="prefix"),
+    pytest.param(flags.SET_PINNED, {**THIS, "value": 1}, id="conversation"),
+    pytest.param(titles.PLACE, TITLE, id="title"),
+    pytest.param(titles.LOCK_WITH_OWNER, TITLE, id="owner"),
+    pytest.param(titles.CARRIES_ON, {**THIS, "owner_id": "s5"}, id="earlier owner"),
+    pytest.param(title_families.RESOLVE, title_families.family("Plan"), id="segment"),
+    pytest.param(title_families.FAMILY, title_families.family("Plan"), id="next title"),
 ]
 
 
