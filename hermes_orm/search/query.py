@@ -245,9 +245,10 @@ def _group(items: Sequence[Item]) -> Node | None:
 
 
 def _joined(kind: type[And] | type[Or], parts: Sequence[Node]) -> Node | None:
-    if len(parts) < 2:
-        return parts[0] if parts else None
-    return kind(tuple(parts))
+    distinct = tuple(dict.fromkeys(parts))
+    if len(distinct) < 2:
+        return distinct[0] if distinct else None
+    return kind(distinct)
 
 
 def _split(items: Sequence[Item], operator: Operator) -> list[list[Item]]:
