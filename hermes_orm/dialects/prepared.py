@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from sqlalchemy import Dialect, Float, Select
@@ -75,23 +75,41 @@ class Prepared:
     """A Core statement over the models, built once, compiled once per dialect.
 
     Its parameters are `bindparam("name")`; their values already have the column's Python type,
-    since the driver receives them as they are. Constants stand in the text.
+    since the driver receives them as they are. Constants stand in the text. Given as a function,
+    the statement is built when it is first needed: that of a walk takes longer than a query.
     """
 
     on_driver: ClassVar[bool] = True
     """False sends every statement through `Connection.exec_driver_sql`, for echo and events."""
 
-    __slots__ = ("_compiled", "modifies", "statement")
+    __slots__ = ("_compiled", "_modifies", "_statement")
 
-    def __init__(self, statement: ClauseElement, *, modifies: bool | None = None) -> None:
-        self.statement = statement
-        self.modifies = (
-            modifies if modifies is not None else not isinstance(statement, Select | CompoundSelect)
-        )
+    def __init__(
+        self,
+        statement: ClauseElement | Callable[[], ClauseElement],
+        *,
+        modifies: bool | None = None,
+    ) -> None:
+        self._statement = statement
+        self._modifies = modifies
         self._compiled: dict[type[Dialect], CompiledText] = {}
 
     def __repr__(self) -> str:
         return f"<Prepared {type(self.statement).__name__}>"
+
+    @property
+    def statement(self) -> ClauseElement:
+        """The statement."""
+        if not isinstance(self._statement, ClauseElement):
+            self._statement = self._statement()
+        return self._statement
+
+    @property
+    def modifies(self) -> bool:
+        """Whether the statement changes rows."""
+        if self._modifies is None:
+            self._modifies = not isinstance(self.statement, Select | CompoundSelect)
+        return self._modifies
 
     def compiled(self, dialect: Dialect) -> CompiledText:
         """Return the statement's text and parameter order for `dialect`."""

@@ -7,7 +7,9 @@ from typing import Any, cast
 
 from sqlalchemy import (
     ColumnElement,
+    CompoundSelect,
     ScalarSelect,
+    Select,
     bindparam,
     false,
     func,
@@ -75,26 +77,32 @@ def _resumed_child_id(parent: SessionAlias) -> ScalarSelect[Any]:
     )
 
 
-def _resume() -> Prepared:
+def _tip() -> Select[Any]:
+    return select(_tip_id())
+
+
+def _root() -> Select[Any]:
+    return select(top_of(walk("root_walk", SESSION_ID, parent_id)))
+
+
+def _resume() -> Select[Any]:
     steps = walk("resume_walk", _tip_id(), _resumed_child_id)
     # With LIMIT, because PostgreSQL would read all messages for an EXISTS here and hash them.
     a_message = select(Message.id).where(Message.session_id == steps.c.id).limit(1)
-    return Prepared(select(steps.c.id, steps.c.next_id, a_message.scalar_subquery()))
+    return select(steps.c.id, steps.c.next_id, a_message.scalar_subquery())
 
 
-def _lineage() -> Prepared:
+def _lineage() -> CompoundSelect[Any]:
     up = walk("up", SESSION_ID, continued_parent_id)
     down = walk("down", top_of(up), _first_continuation_id)
-    return Prepared(
-        union_all(
-            select(literal(0), up.c.id, up.c.next_id), select(literal(1), down.c.id, down.c.next_id)
-        )
+    return union_all(
+        select(literal(0), up.c.id, up.c.next_id), select(literal(1), down.c.id, down.c.next_id)
     )
 
 
-def _live_child() -> Prepared:
+def _live_child() -> Select[Any]:
     child, parent = aliased(Session), aliased(Session)
-    return Prepared(
+    return (
         select(*session_columns(child))
         .join_from(parent, child, is_continuation(child, parent))
         .outerjoin(SystemPrompt, SystemPrompt.hash == child.system_prompt_hash)
@@ -103,19 +111,19 @@ def _live_child() -> Prepared:
     )
 
 
-def _is_continuation_of_parent() -> Prepared:
+def _is_continuation() -> Select[Any]:
     columns = ("parent_session_id", "source", "model_config")
     given = select(*(bindparam(name, type_=TEXT).label(name) for name in columns)).subquery()
     parent = aliased(Session)
-    return Prepared(select(parent.id).where(is_continuation(cast(Any, given.c), parent)))
+    return select(parent.id).where(is_continuation(cast(Any, given.c), parent))
 
 
-TIP = Prepared(select(_tip_id()))
-ROOT = Prepared(select(top_of(walk("root_walk", SESSION_ID, parent_id))))
-RESUME = _resume()
-LINEAGE = _lineage()
-LIVE_CHILD = _live_child()
-IS_CONTINUATION = _is_continuation_of_parent()
+TIP = Prepared(_tip)
+ROOT = Prepared(_root)
+RESUME = Prepared(_resume)
+LINEAGE = Prepared(_lineage)
+LIVE_CHILD = Prepared(_live_child)
+IS_CONTINUATION = Prepared(_is_continuation)
 
 
 def path_along(steps: Mapping[str | None, str | None]) -> list[str]:
@@ -167,7 +175,7 @@ class ChainRepository(Repository):
 
     def get_conversation_root(self, session_id: str) -> str:
         """Return the id at the top of all parents, of whatever kind: one id for all subagents."""
-        root: str | None = self.tx.scalar(ROOT, {"session_id": lookup_key(session_id)})
+        root: str | None = self.tx.scalar(ROOT, {"session_id": lookup_key(session_id or None)})
         return session_id if root is None else root
 
     def find_live_compression_child(self, parent_session_id: str) -> SessionRow | None:

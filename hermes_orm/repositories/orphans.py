@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import bindparam, delete, exists, null, select, update
+from sqlalchemy import Select, Update, bindparam, delete, exists, null, select, update
 from sqlalchemy.orm import aliased
 
 from hermes_orm import clock
@@ -36,9 +36,9 @@ REOPEN_UNLOCKED = Prepared(
 )
 
 
-def _continuation() -> Prepared:
+def _continuation() -> Select[Any]:
     child, parent = aliased(Session), aliased(Session)
-    return Prepared(
+    return (
         select(child.id)
         .join_from(parent, child, is_continuation(child, parent))
         .where(parent.id == bindparam("session_id"))
@@ -46,7 +46,7 @@ def _continuation() -> Prepared:
     )
 
 
-def _finalize() -> Prepared:
+def _finalize() -> Update:
     child, parent = aliased(Session), aliased(Session)
     orphans = (
         select(child.id)
@@ -62,15 +62,15 @@ def _finalize() -> Prepared:
         .order_by(child.id)
         .with_for_update(key_share=True, of=child)
     )
-    return Prepared(
+    return (
         update(Session)
         .where(Session.id.in_(orphans))
         .values(ended_at=bindparam("now"), end_reason=ORPHANED_COMPRESSION)
     )
 
 
-CONTINUATION = _continuation()
-FINALIZE = _finalize()
+CONTINUATION = Prepared(_continuation)
+FINALIZE = Prepared(_finalize)
 
 
 class OrphanRepository(Repository):

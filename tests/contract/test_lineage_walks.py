@@ -64,6 +64,12 @@ async def test_empty_id_is_an_id(db: Any) -> None:
     assert await db.resolve_resume_session_id("") == ""
 
 
+async def test_root_of_an_empty_id_is_not_looked_for(db: Any) -> None:
+    await db.create_session("p", "cli")
+    await db.create_session("", "cli", parent_session_id="p")
+    assert await db.get_conversation_root("") == ""
+
+
 # Example 38: which of several continuations
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy.exc
-from sqlalchemy import bindparam, func, literal_column, select, update
+from sqlalchemy import Select, bindparam, func, literal_column, select, update
 
 from hermes_orm import SessionDB
 from hermes_orm.database import Transaction
@@ -315,3 +315,16 @@ def test_a_prepared_statement_is_compiled_once() -> None:
     assert statement.compiled(one) is statement.compiled(other)
     assert SET_META.modifies
     assert not statement.modifies
+
+
+def test_a_statement_given_as_a_function_is_built_when_it_is_needed() -> None:
+    built: list[Select[Any]] = []
+
+    def build() -> Select[Any]:
+        built.append(select(literal_column("1")))
+        return built[-1]
+
+    statement = Prepared(build)
+    assert not built
+    assert not statement.modifies and statement.statement is built[0]
+    assert len(built) == 1
