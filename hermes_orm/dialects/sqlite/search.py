@@ -97,7 +97,8 @@ class SQLiteSearch(Search):
 
     def is_damage(self, error: Exception) -> bool:
         """Whether FTS5 says that an index is damaged, or that it or a part of it is missing."""
-        return _DAMAGE.search(str(as_standard(error))) is not None
+        # A damaged length can make it ask for more memory than there is.
+        return isinstance(error, MemoryError) or bool(_DAMAGE.search(str(as_standard(error))))
 
 
 @lru_cache
