@@ -18,15 +18,19 @@ from sqlalchemy import (
     SQLColumnExpression,
     and_,
     case,
+    cast,
     false,
     func,
+    null,
     or_,
     select,
     true,
 )
 from sqlalchemy.orm import aliased
 
+from hermes_orm.dialects.expressions import has_key
 from hermes_orm.models import Session, SessionRecency
+from hermes_orm.models.base import TEXT
 from hermes_orm.repositories.end_reasons import BRANCHED, COMPRESSION, RESET_END_REASONS
 from hermes_orm.repositories.markers import (
     BRANCHED_FROM,
@@ -143,6 +147,27 @@ def preferred_continuation_id(session_id: SQLColumnExpression[str]) -> ScalarSel
     )
 
 
+def tip_id(session: SessionAlias) -> ColumnElement[str]:
+    """Return the id of the last session that carries this one on; its own when none does.
+
+    Of a ring, which has no last one, its own, too.
+    """
+    walk = (
+        select(cast(null(), TEXT).label("id"), session.id.label("next_id"))
+        .correlate(session)
+        .cte("walk_down", recursive=True, nesting=True)
+    )
+    walk = walk.union(
+        select(walk.c.next_id, preferred_continuation_id(walk.c.next_id)).where(
+            walk.c.next_id.is_not(None)
+        )
+    )
+    last = select(walk.c.id).where(walk.c.next_id.is_(None)).scalar_subquery()
+    return case(
+        (session.end_reason == COMPRESSION, func.coalesce(last, session.id)), else_=session.id
+    )
+
+
 def tips_of(roots: FromClause) -> CTE:
     """Walk down from each of `roots` (a column `id`), one preferred child at a time.
 
@@ -150,9 +175,7 @@ def tips_of(roots: FromClause) -> CTE:
     walk looks every session up by its key: PostgreSQL would hash the whole table for a join.
     """
     walk = select(
-        roots.c.id.label("root_id"),
-        roots.c.id,
-        preferred_continuation_id(roots.c.id).label("next_id"),
+        roots.c.id.label("root_id"), cast(null(), TEXT).label("id"), roots.c.id.label("next_id")
     ).cte("walk_down", recursive=True)
     walk = walk.union(
         select(walk.c.root_id, walk.c.next_id, preferred_continuation_id(walk.c.next_id)).where(
@@ -166,13 +189,15 @@ def tips_of(roots: FromClause) -> CTE:
     )
 
 
+def with_carried(start: Select[str], name: str) -> CTE:
+    """Return the rows (`id`) of `start`, and of all that they carry on; one row may be NULL."""
+    child = aliased(Session)
+    walk = start.cte(name, recursive=True)
+    return walk.union(
+        select(continued_parent_id(child)).join_from(walk, child, has_key(child.id, walk.c.id))
+    )
+
+
 def chains_holding(condition: ColumnElement[bool], name: str) -> Select[str]:
     """Select the ids of sessions for which `condition` holds, and of all that they carry on."""
-    child, parent = aliased(Session), aliased(Session)
-    held = select(Session.id).where(condition).cte(name, recursive=True)
-    held = held.union(
-        select(parent.id)
-        .join_from(held, child, child.id == held.c.id)
-        .join(parent, is_continuation(child, parent))
-    )
-    return select(held.c.id)
+    return select(with_carried(select(Session.id).where(condition), name).c.id)

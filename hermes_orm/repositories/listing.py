@@ -11,6 +11,7 @@ from hermes_orm.dialects.expressions import text_list
 from hermes_orm.repositories.base import Repository
 from hermes_orm.repositories.listing_statements import (
     Shape,
+    carried_on,
     page_by_start,
     pinned_ids,
     recent_slice,
@@ -19,6 +20,8 @@ from hermes_orm.repositories.listing_statements import (
 from hermes_orm.repositories.previews import preview_of
 from hermes_orm.repositories.session_filters import SessionFilter
 from hermes_orm.rows import RichSessionRow
+
+Rows = Sequence[Sequence[Any]]
 
 UNLIMITED: Final = 2**62
 
@@ -77,18 +80,24 @@ class ListingRepository(Repository):
 
     def _active_ids(self, page: Page) -> list[str]:
         """Walk the sessions in slices, newest first, until the page is full."""
+        names, walk = page.shape.names, _ActivityWalk()
         wanted = page.offset + page.limit if page.limit else 0
-        walk = _ActivityWalk()
-        size = 2 * wanted
-        while len(walk.found) < wanted and walk.before > -math.inf:
-            params = {**page.params, "before": walk.before, "skipped": min(size, UNLIMITED) - 1}
-            walk.add(self.tx.all(recent_slice(page.shape.names), params))
-            size *= 8
+        size, before = min(2 * wanted, UNLIMITED), math.inf
+        while len(walk.found) < wanted:
+            position = {"before": before, "skipped": size - 1}
+            sliced = self.tx.all(recent_slice(names), {**page.params, **position})
+            missing = walk.missing(sliced)
+            start = {**page.params, "ids": text_list(missing)}
+            walk.add(sliced, self.tx.all(carried_on(names), start) if missing else [])
+            if len(sliced) < size:
+                break
+            size, before = min(8 * size, UNLIMITED), sliced[-1][-1]
         return [entry.id for entry in walk.found[page.offset : wanted]]
 
     def _rows_of(self, shape: Shape, ids: Sequence[str]) -> list[RichSessionRow]:
         rows = self.tx.all(
-            rows_by_id(shape.is_compact, shape.is_projected), {"ids": text_list(ids)}
+            rows_by_id(Shape(frozenset(), shape.is_compact, shape.is_projected)),
+            {"ids": text_list(ids)},
         )
         by_root = {row[-1]: row for row in rows}
         return [_rich_row(shape.keys, by_root[root_id]) for root_id in ids]
@@ -109,24 +118,26 @@ class _ActivityWalk:
 
     def __init__(self) -> None:
         self.found: list[_Ranked] = []
-        self.before = math.inf
         self._known: set[str] = set()
 
-    def add(self, rows: Sequence[Sequence[Any]]) -> None:
-        """Take the rows of `recent_slice`, and move on."""
-        parents = {row[0]: row[1] for row in rows}
-        times: dict[str, float] = {}
-        for row in sorted(rows, key=lambda row: row[2], reverse=True):
-            step = row[0]
-            while step is not None and step not in self._known:
-                self._known.add(step)
-                times[step] = row[2]
-                step = parents[step]
-        self.found += sorted(
-            (_Ranked(times[row[0]], row[3], row[0]) for row in rows if row[0] in times and row[4]),
-            reverse=True,
-        )
-        self.before = rows[0][5] if rows else -math.inf
+    def missing(self, sliced: Rows) -> set[str]:
+        """Return the ids of sessions that the slice carries on, and that are still to be read."""
+        parents = {row[1] for row in sliced if row[1] is not None}
+        return parents - self._known - {row[0] for row in sliced}
+
+    def add(self, sliced: Rows, carried: Rows) -> None:
+        """Take the rows of `recent_slice`, and those of `carried_on` for what is missing."""
+        steps = {row[0]: row for row in (*carried, *sliced)}
+        entries = []
+        for row in sliced:
+            step: Sequence[Any] | None = row
+            while step is not None and step[0] not in self._known:
+                session_id, parent_id, started_at, passes = step[:4]
+                self._known.add(session_id)
+                if passes:
+                    entries.append(_Ranked(row[-1], started_at, session_id))
+                step = steps.get(parent_id)
+        self.found += sorted(entries, reverse=True)
 
 
 def _rich_row(keys: Iterable[str], row: Sequence[Any]) -> RichSessionRow:

@@ -30,16 +30,12 @@ from hermes_orm.repositories.lineage import (
     SessionAlias,
     continued_parent_id,
     last_active,
-    tips_of,
+    tip_id,
+    with_carried,
 )
 from hermes_orm.repositories.previews import first_user_text
 from hermes_orm.repositories.session_filters import conditions
-from hermes_orm.repositories.session_rows import (
-    COMPACT_KEYS,
-    SESSION_KEYS,
-    compact_columns,
-    session_columns,
-)
+from hermes_orm.repositories.session_rows import COMPACT_KEYS, SESSION_KEYS
 
 TIP_KEYS: Final = frozenset(
     {
@@ -75,11 +71,11 @@ class Shape(NamedTuple):
         return COMPACT_KEYS if self.is_compact else SESSION_KEYS
 
 
-def _listed(names: frozenset[str], *, includes_pinned: bool) -> FromClause:
+def _listed(shape: Shape) -> FromClause:
     """Return (`id`, `started_at`, `place`) of a page; `place` 1: pinned sessions beyond it."""
     session = aliased(Session)
     eligible = select(session.id, session.started_at, literal(0).label("place")).where(
-        *conditions(names, session)
+        *conditions(shape.names, session)
     )
     page = (
         eligible.order_by(session.started_at.desc(), session.id.desc())
@@ -87,7 +83,7 @@ def _listed(names: frozenset[str], *, includes_pinned: bool) -> FromClause:
         .offset(bindparam("offset", type_=BigInteger()))
         .cte("page")
     )
-    if not includes_pinned:
+    if not shape.includes_pinned:
         return page
     beyond = eligible.with_only_columns(session.id, session.started_at, literal(1)).where(
         session.pinned == 1, session.id.not_in(select(page.c.id))
@@ -95,31 +91,22 @@ def _listed(names: frozenset[str], *, includes_pinned: bool) -> FromClause:
     return union_all(select(page), beyond).cte("listed")
 
 
-def _rich_rows(listed: FromClause, *, is_compact: bool, is_projected: bool) -> Select[Any]:
-    """Select the rows of `listed` sessions: their keys, `last_active`, text, and the listed id."""
-    root, prompt = aliased(Session, name="root"), aliased(SystemPrompt, name="prompt")
-    shown = aliased(Session, name="shown") if is_projected else root
-    columns = compact_columns if is_compact else functools.partial(session_columns, prompt=prompt)
-    keys = COMPACT_KEYS if is_compact else SESSION_KEYS
-    statement = (
-        select(
-            *(
-                of_tip if key in TIP_KEYS else of_root
-                for key, of_tip, of_root in zip(keys, columns(shown), columns(root), strict=True)
-            ),
-            func.coalesce(last_active(shown.id), shown.started_at),
-            first_user_text(shown.id),
-            root.id,
-        )
-        .select_from(listed)
-        .join(root, has_key(root.id, listed.c.id))
-    )
-    if is_projected:
-        tip = tips_of(listed)
-        statement = statement.outerjoin(tip, tip.c.root_id == root.id).join(
-            shown, has_key(shown.id, func.coalesce(tip.c.id, root.id))
-        )
-    if not is_compact:
+def _rich_rows(shape: Shape, root: SessionAlias) -> Select[Any]:
+    """Select a row per session of `root`: its keys, `last_active`, stored text, and its own id."""
+    shown: Any = aliased(Session, name="shown") if shape.is_projected else root
+    prompt = aliased(SystemPrompt, name="prompt")
+    columns = {key: getattr(shown if key in TIP_KEYS else root, key) for key in shape.keys}
+    if not shape.is_compact:
+        columns["system_prompt"] = func.coalesce(prompt.prompt, shown.system_prompt)
+    statement = select(
+        *columns.values(),
+        func.coalesce(last_active(shown.id), shown.started_at),
+        first_user_text(shown.id),
+        root.id,
+    ).select_from(root)
+    if shape.is_projected:
+        statement = statement.join(shown, has_key(shown.id, tip_id(root)))
+    if not shape.is_compact:
         statement = statement.outerjoin(prompt, prompt.hash == shown.system_prompt_hash)
     return statement
 
@@ -127,18 +114,17 @@ def _rich_rows(listed: FromClause, *, is_compact: bool, is_projected: bool) -> S
 @functools.lru_cache(maxsize=256)
 def page_by_start(shape: Shape) -> Prepared:
     """Select the rows of `:limit` sessions after `:offset`, the latest started first."""
-    listed = _listed(shape.names, includes_pinned=shape.includes_pinned)
-    rows = _rich_rows(listed, is_compact=shape.is_compact, is_projected=shape.is_projected)
+    root, listed = aliased(Session, name="root"), _listed(shape)
     order = (listed.c.place, listed.c.started_at.desc(), listed.c.id.desc())
+    rows = _rich_rows(shape, root).join(listed, listed.c.id == root.id)
     return Prepared(rows.order_by(*order))
 
 
-@functools.lru_cache(maxsize=4)
-def rows_by_id(is_compact: bool, is_projected: bool) -> Prepared:
+@functools.lru_cache(maxsize=8)
+def rows_by_id(shape: Shape) -> Prepared:
     """Select the rows of the sessions `:ids`, in no order."""
-    ids = bound_texts("ids").subquery()
-    listed = select(cast(ids.c.value, TEXT).label("id")).cte("listed")
-    return Prepared(_rich_rows(listed, is_compact=is_compact, is_projected=is_projected))
+    root = aliased(Session, name="root")
+    return Prepared(_rich_rows(shape, root).where(root.id.in_(bound_texts("ids"))))
 
 
 @functools.lru_cache(maxsize=256)
@@ -152,11 +138,9 @@ def pinned_ids(names: frozenset[str]) -> Prepared:
 
 @functools.lru_cache(maxsize=256)
 def recent_slice(names: frozenset[str]) -> Prepared:
-    """Select the sessions that were last active before a time, and all that they carry on.
+    """Select the sessions that were last active before a time, as steps of an activity walk.
 
-    Of the former, one more than `:skipped`, and those of the same time as the last of them. Rows:
-    id, id of the continued parent, `last_active`, `started_at`, whether the filter is passed, and
-    the time at which the slice ends.
+    One more than `:skipped`, and those of the same time as the last of them.
     """
     active = SessionRecency.last_active
     is_before = active < bindparam("before")
@@ -168,29 +152,34 @@ def recent_slice(names: frozenset[str]) -> Prepared:
         .offset(bindparam("skipped", type_=BigInteger()))
         .scalar_subquery()
     )
-    end = select(func.coalesce(last, -math.inf).label("time")).cte("slice_end")
-    session, carried = aliased(Session), aliased(Session)
-    walk = (
-        select(*_walked(names, session, active))
-        .join_from(SessionRecency, session, has_key(session.id, SessionRecency.session_id))
-        .where(is_before, active >= select(end.c.time).scalar_subquery())
-        .cte("walk_up", recursive=True)
+    session = aliased(Session)
+    return Prepared(
+        select(SessionRecency.session_id, *_step(names, session), active)
+        .join_from(
+            SessionRecency,
+            session,
+            has_key(session.id, SessionRecency.session_id),
+            isouter=True,  # a slice that is short is the last one
+        )
+        .where(is_before, active >= func.coalesce(last, -math.inf))
+        .order_by(active.desc())
     )
-    walk = walk.union(
-        select(*_walked(names, carried, last_active(carried.id))).join_from(
-            walk, carried, has_key(carried.id, walk.c.parent_id)
+
+
+@functools.lru_cache(maxsize=256)
+def carried_on(names: frozenset[str]) -> Prepared:
+    """Select the sessions `:ids` and all that they carry on, as steps of an activity walk."""
+    given = bound_texts("ids").subquery()
+    walk = with_carried(select(cast(given.c.value, TEXT).label("id")), "walk_up")
+    session = aliased(Session)
+    return Prepared(
+        select(session.id, *_step(names, session)).join_from(
+            walk, session, has_key(session.id, walk.c.id)
         )
     )
-    return Prepared(select(walk, end.c.time).join_from(walk, end, true()))
 
 
-def _walked(
-    names: frozenset[str], session: SessionAlias, active: SQLColumnExpression[float]
-) -> list[SQLColumnExpression[Any]]:
-    return [
-        session.id,
-        continued_parent_id(session).label("parent_id"),
-        active.label("last_active"),
-        session.started_at,
-        and_(true(), *conditions(names, session)).label("passes"),
-    ]
+def _step(names: frozenset[str], session: SessionAlias) -> list[SQLColumnExpression[Any]]:
+    """Return `parent_id`, `started_at`, `passes`: where to go on, and whether to list it."""
+    passes = and_(true(), *conditions(names, session))
+    return [continued_parent_id(session), session.started_at, passes]

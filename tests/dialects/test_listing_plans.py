@@ -14,6 +14,7 @@ from hermes_orm.dialects.expressions import text_list
 from hermes_orm.dialects.sqlite import ddl
 from hermes_orm.repositories.listing_statements import (
     Shape,
+    carried_on,
     page_by_start,
     recent_slice,
     rows_by_id,
@@ -79,7 +80,10 @@ def many(make_location: Callable[..., str]) -> Iterator[Connection]:
         pytest.param(
             recent_slice(session_filter().names), {"before": math.inf, "skipped": 39}, id="slice"
         ),
-        pytest.param(rows_by_id(False, True), {"ids": text_list(["s1", "s2"])}, id="ids"),
+        pytest.param(
+            carried_on(session_filter().names), {"ids": text_list(["s1", "s2"])}, id="carried"
+        ),
+        pytest.param(rows_by_id(Shape(frozenset())), {"ids": text_list(["s1", "s2"])}, id="ids"),
     ],
 )
 def test_postgresql_looks_sessions_up(
