@@ -12,7 +12,6 @@ from typing import Any
 from sqlalchemy import (
     CTE,
     ColumnElement,
-    FromClause,
     ScalarSelect,
     Select,
     SQLColumnExpression,
@@ -165,27 +164,6 @@ def tip_id(session: SessionAlias) -> ColumnElement[str]:
     last = select(walk.c.id).where(walk.c.next_id.is_(None)).scalar_subquery()
     return case(
         (session.end_reason == COMPRESSION, func.coalesce(last, session.id)), else_=session.id
-    )
-
-
-def tips_of(roots: FromClause) -> CTE:
-    """Walk down from each of `roots` (a column `id`), one preferred child at a time.
-
-    Return the rows (`root_id`, `id`) of the last sessions, for roots that were carried on. The
-    walk looks every session up by its key: PostgreSQL would hash the whole table for a join.
-    """
-    walk = select(
-        roots.c.id.label("root_id"), cast(null(), TEXT).label("id"), roots.c.id.label("next_id")
-    ).cte("walk_down", recursive=True)
-    walk = walk.union(
-        select(walk.c.root_id, walk.c.next_id, preferred_continuation_id(walk.c.next_id)).where(
-            walk.c.next_id.is_not(None)
-        )
-    )
-    return (
-        select(walk.c.root_id, walk.c.id)
-        .where(walk.c.next_id.is_(None), walk.c.id != walk.c.root_id)
-        .cte("tip")
     )
 
 
