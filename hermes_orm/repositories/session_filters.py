@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -151,15 +152,20 @@ def _compacted(title: SQLColumnExpression[Any]) -> SQLColumnExpression[Any]:
     return title
 
 
-_CHAINS_WITH_ID: Final = chains_holding(_contains(Session.id, "id_query"), "chain_with_id")
-_CHAINS_WITH_TEXT: Final = chains_holding(
-    or_(
+@functools.cache
+def _chains_with_id() -> Select[str]:
+    return chains_holding(_contains(Session.id, "id_query"), "chain_with_id")
+
+
+@functools.cache
+def _chains_with_text() -> Select[str]:
+    found = or_(
         _contains(Session.title, "search_query"),
         _contains(Session.id, "search_query"),
         _contains(_compacted(Session.title), "compact_query"),
-    ),
-    "chain_with_text",
-)
+    )
+    return chains_holding(found, "chain_with_text")
+
 
 # An index on `source` would read every session of it to find the newest.
 _CONDITIONS: Final[dict[str, Callable[[SessionAlias], ColumnElement[bool]]]] = {
@@ -174,7 +180,7 @@ _CONDITIONS: Final[dict[str, Callable[[SessionAlias], ColumnElement[bool]]]] = {
     "archived": lambda session: session.archived == 1,
     "unarchived": lambda session: session.archived == 0,
     "unhidden": lambda session: session.hidden == 0,
-    "id_query": lambda session: session.id.in_(_CHAINS_WITH_ID),
-    "search_query": lambda session: session.id.in_(_CHAINS_WITH_TEXT),
+    "id_query": lambda session: session.id.in_(_chains_with_id()),
+    "search_query": lambda session: session.id.in_(_chains_with_text()),
     "listable": is_listable,
 }
