@@ -10,6 +10,7 @@ from typing import Any, Final
 from sqlalchemy import (
     ColumnElement,
     Integer,
+    Select,
     SQLColumnExpression,
     and_,
     bindparam,
