@@ -12,7 +12,7 @@ from hermes_orm.dialects.base import Row
 from hermes_orm.dialects.expressions import id_list
 from hermes_orm.repositories.base import Repository
 from hermes_orm.repositories.search_request import SearchRequest
-from hermes_orm.repositories.search_routes import SCAN_FOR_INDEX, Route
+from hermes_orm.repositories.search_routes import SCAN_FOR_INDEX, Route, fallback_route
 from hermes_orm.repositories.search_statements import PLAIN_COLUMNS, Texts, pages
 from hermes_orm.repositories.search_surroundings import CONTEXT, REPEATED
 from hermes_orm.rows import ContextEntry, SearchHit
@@ -30,21 +30,17 @@ logger = logging.getLogger("hermes_orm.search")
 class SearchRepository(Repository):
     """Hits of a search: their rows, snippets and contexts."""
 
-    def hits(self, request: SearchRequest, routes: Sequence[Route]) -> tuple[list[SearchHit], str]:
-        """Return the page of the first route that finds anything, and the name of that route."""
-        route, rows = self._found(request, routes)
+    def hits(self, request: SearchRequest, route: Route) -> tuple[list[SearchHit], str]:
+        """Return the page that a route finds, or its fallback, and the name of the one that did."""
+        route, rows = self._found(request, route)
         return self._shown(route, rows, request.keys), route.name
 
-    def _found(
-        self, request: SearchRequest, routes: Sequence[Route]
-    ) -> tuple[Route, Sequence[Row]]:
-        """The page of the first route that finds anything, be it on another page."""
-        *others, last = routes
-        for route in others:
-            route, rows = self._page(route, request)
-            if rows or (request.offset and self._page(route, request.first_hit())[1]):
-                return route, rows
-        return self._page(last, request)
+    def _found(self, request: SearchRequest, route: Route) -> tuple[Route, Sequence[Row]]:
+        route, rows = self._page(route, request)
+        fallback = None if rows else fallback_route(request, self.tx.dialect.search)
+        if fallback is None or (request.offset and self._page(route, request.first_hit())[1]):
+            return route, rows
+        return self._page(fallback, request)
 
     def _page(self, route: Route, request: SearchRequest) -> tuple[Route, Sequence[Row]]:
         """The page of one route, found by scan when its index is out of order."""

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from hermes_orm.dialects.base import ALL_ROWS
 from hermes_orm.dialects.expressions import text_list
-from hermes_orm.repositories.session_filters import session_filter
 from hermes_orm.rows import SearchHit
 from hermes_orm.search.query import SearchQuery, parse
 from hermes_orm.session_text import lookup_key
@@ -73,22 +72,15 @@ class SearchRequest:
         if sources == []:
             most = 0
         has_tools = TOOL in (roles or ())
-        by_session = session_filter(
-            sources=sources,
-            exclude_sources=excluded,
-            include_archived=True,
-            include_hidden=True,
-            include_children=True,
-        )
-        names, params = set(by_session.names), dict(by_session.params)
-        if roles:
-            names.add("roles")
-            params["roles"] = text_list(role for role in roles if lookup_key(role) is not None)
-        if not include_inactive:
-            names.add("visible")
+        wanted = {"sources": sources, "exclude_sources": excluded, "roles": roles}
+        params = {
+            name: text_list(value for value in values if lookup_key(value) is not None)
+            for name, values in wanted.items()
+            if values
+        }
         return cls(
             query=parse(query),
-            filters=frozenset(names),
+            filters=frozenset(params if include_inactive else (*params, "visible")),
             params=params,
             order=_order(sort),
             limit=most if 0 <= most < ALL_ROWS else ALL_ROWS,

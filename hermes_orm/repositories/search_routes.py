@@ -45,29 +45,30 @@ class Route:
         )
 
 
-def find_routes(request: SearchRequest, search: Search) -> list[Route]:
-    """Return the routes to try in turn, until one of them finds anything; none for an empty query.
-
-    Substring search covers neither tool messages nor sessions of cron jobs and delegates, unless
-    they are asked for: then it is a scan of whole texts.
-    """
+def first_route(request: SearchRequest, search: Search) -> Route | None:
+    """Return the route to try first: CJK text is found as substrings; None for an empty query."""
     query = request.query
-
-    def by_words(tree: Node) -> Route:
-        return _route(request, search, tree, SearchIndex.WORDS, request.filters)
-
-    def by_substrings(tree: Node) -> Route:
-        filters = request.filters if request.covers_all else request.filters | {"covered"}
-        return _route(request, search, tree, SearchIndex.SUBSTRINGS, filters)
-
     if query.is_cjk:
-        tree = query.substrings()
-        return [by_substrings(tree)] if tree else []
-    words = query.words()
-    if words is None:
-        return []
-    fallback = None if request.has_tools else query.fallback()
-    return [by_words(words), *([by_substrings(fallback)] if fallback else [])]
+        return _by_substrings(request, search, query.substrings())
+    tree = query.words()
+    return _route(request, search, tree, SearchIndex.WORDS, request.filters) if tree else None
+
+
+def fallback_route(request: SearchRequest, search: Search) -> Route | None:
+    """Return the route to substrings, for a query whose words are in no message."""
+    query = request.query
+    if query.is_cjk or request.has_tools:
+        return None
+    return _by_substrings(request, search, query.fallback())
+
+
+def _by_substrings(request: SearchRequest, search: Search, tree: Node | None) -> Route | None:
+    """Substring search covers neither tool messages nor sessions of cron jobs and delegates.
+
+    Where they are asked for, it is a scan of whole texts.
+    """
+    filters = request.filters if request.covers_all else request.filters | {"covered"}
+    return _route(request, search, tree, SearchIndex.SUBSTRINGS, filters) if tree else None
 
 
 def _route(

@@ -2,11 +2,11 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from hermes_orm.search.query import Node, positive_units
-from hermes_orm.search.unicode61 import folded, token_end, token_start, tokens
+from hermes_orm.search.unicode61 import folded, tokens
 
 OPEN: Final = ">>>"
 CLOSE: Final = "<<<"
@@ -46,13 +46,13 @@ def word_snippets(node: Node) -> Snippet:
     size = max([WINDOW_TOKENS, *(len(phrase.words) for phrase in phrases)])
 
     def snippet(columns: Sequence[str]) -> str:
-        best = None
+        best, best_rank = None, (0, 0)
         for text in filter(None, columns):
-            words = tokens(text)
-            for window in _windows(words, phrases, size):
-                if best is None or window.rank() > best[0].rank():
-                    best = window, text, len(words)
-        return _opening(columns) if best is None else _marked(*best)
+            where, places = folded(text)
+            for window in _windows(where, phrases, size):
+                if (rank := window.rank()) > best_rank:
+                    best, best_rank = (text, places, window), rank
+        return _opening(columns) if best is None else _shown(*best)
 
     return snippet
 
@@ -63,76 +63,119 @@ class _Phrase(NamedTuple):
     words: tuple[str, ...]
     prefix: bool
 
-    def starts(self, text: list[str]) -> list[int]:
-        """Return at which tokens of `text` the phrase occurs."""
-        *whole, last = self.words
-        size = len(whole)
-        if self.prefix:
-            ends = [index for index, word in enumerate(text) if word.startswith(last)]
-        else:
-            end = -1
-            ends = [end := text.index(last, end + 1) for _ in range(text.count(last))]
-        if not whole:
-            return ends
-        return [end - size for end in ends if end >= size and text[end - size : end] == whole]
+    def occurrences(self, text: str) -> Iterator[tuple[int, int]]:
+        """Yield where the phrase begins and ends in folded text."""
+        first = self.words[0]
+        begin = text.find(first)
+        while begin >= 0:
+            if (begin == 0 or text[begin - 1] == " ") and (end := self._end(text, begin)):
+                yield begin, end
+            begin = text.find(first, begin + 1)
+
+    def _end(self, text: str, at: int) -> int:
+        """Where the phrase ends if it stands at a place; 0 if it does not."""
+        for number, word in enumerate(self.words, 1):
+            while text.startswith(" ", at):
+                at += 1
+            if not text.startswith(word, at):
+                return 0
+            at += len(word)
+            if at < len(text) and text[at] != " ":  # the token is longer
+                if not self.prefix or number < len(self.words):
+                    return 0
+                at = text.find(" ", at)
+                return at if at >= 0 else len(text)
+        return at
 
 
-Match = tuple[int, int, int]
-"""The first token of a match, the one after the last, and the number of the phrase."""
-
-
-class _Window(NamedTuple):
-    """A stretch of tokens, and the matches in it."""
+class _Match(NamedTuple):
+    """Where a phrase occurs: its tokens, counted from 0, and its characters."""
 
     first: int
     stop: int
-    matches: list[Match]
+    phrase: int
+    begin: int
+    end: int
+
+
+class _Window(NamedTuple):
+    """A stretch of tokens of folded text and the matches in it, of which there is at least one."""
+
+    text: str
+    size: int
+    first: int
+    stop: int
+    matches: list[_Match]
 
     def rank(self) -> tuple[int, int]:
         """Return what makes one window better than another: phrases, then matches."""
-        return len({phrase for _, _, phrase in self.matches}), len(self.matches)
+        return len({match.phrase for match in self.matches}), len(self.matches)
+
+    def begin(self) -> int:
+        """Return where the first token begins, or the text, if the window begins with it."""
+        if self.first == 0:
+            return 0
+        near = self.matches[0]
+        before = self.text[: near.begin].rsplit(None, near.first - self.first)
+        end = len(before[0])  # of the last token that is left out
+        return near.begin - len(self.text[end : near.begin].lstrip(" "))
+
+    def end(self) -> int:
+        """Return where the last token ends, or the text, if the window ends with it."""
+        if self.stop >= self.size:
+            return len(self.text)
+        near = self.matches[-1]
+        after = self.text[near.begin :].split(None, self.stop - near.first)
+        return len(self.text[: len(self.text) - len(after[-1])].rstrip(" "))
 
 
-def _windows(words: list[str], phrases: list[_Phrase], size: int) -> Iterator[_Window]:
-    """The windows that centre a match in the tokens of a column, in their order."""
-    found = sorted(
-        [
-            (start, start + len(phrase.words), number)
-            for number, phrase in enumerate(phrases)
-            for start in phrase.starts(words)
-        ]
-    )
-    latest = max(0, len(words) - size)
-    centred = [start - (size - (stop - start)) // 2 for start, stop, _ in found]
+def _windows(text: str, phrases: list[_Phrase], size: int) -> Iterator[_Window]:
+    """The windows that centre a match in folded text, in their order."""
+    found = [
+        (begin, end, number)
+        for number, phrase in enumerate(phrases)
+        for begin, end in phrase.occurrences(text)
+    ]
+    if not found:
+        return
+    matches = []
+    token = at = 0
+    for begin, end, number in sorted(found):
+        token += len(text[at:begin].split())
+        at = begin
+        matches.append(_Match(token, token + len(phrases[number].words), number, begin, end))
+    count = token + len(text[at:].split())
+    latest = max(0, count - size)
+    centred = [match.first - (size - (match.stop - match.first)) // 2 for match in matches]
     for first in sorted({max(0, min(first, latest)) for first in centred}):
-        following = found[bisect_left(found, (first,)) : bisect_left(found, (first + size,))]
-        inside = [match for match in following if match[1] <= first + size]
-        yield _Window(first, first + size, inside)
+        following = matches[bisect_left(matches, (first,)) : bisect_left(matches, (first + size,))]
+        inside = [match for match in following if match.stop <= first + size]
+        yield _Window(text, count, first, first + size, inside)
 
 
-def _marked(window: _Window, text: str, size: int) -> str:
-    """The window's part of a text of `size` tokens, its matches marked."""
-    whole = folded(text)
-    origin = token_start(whole, window.first)
-    part = whole[origin : token_start(whole, window.stop)]
-    end = start = origin if window.first else 0
-    cut_after = window.stop < size
+def _shown(text: str, places: Sequence[int], window: _Window) -> str:
+    """The window's part of `text`, its matches marked."""
+    start, stop = window.begin(), window.end()
     marked = []
-    for first, stop in sorted(_apart([match[:2] for match in window.matches])):
-        begin = origin + token_start(part, first - window.first)
-        marked += [text[end:begin], OPEN]
-        end = origin + token_end(part, stop - 1 - window.first)
-        marked += [text[begin:end], CLOSE]
-    marked.append(text[end : origin + len(part.rstrip()) if cut_after else None])
-    return _with_ellipses("".join(marked), cut_before=start > 0, cut_after=cut_after)
+    at = places[start] if start else 0
+    for begin, end in sorted(_apart(window.matches)):
+        marked += [text[at : places[begin]], OPEN, text[places[begin] : places[end]], CLOSE]
+        at = places[end]
+    marked.append(text[at : places[stop]])
+    return _with_ellipses(
+        "".join(marked), cut_before=start > 0, cut_after=window.stop < window.size
+    )
 
 
-def _apart(matches: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The matches that do not overlap, longer ones preferred."""
+def _apart(matches: list[_Match]) -> list[tuple[int, int]]:
+    """The characters of matches that do not overlap, more tokens preferred."""
+    if len(matches) == 1:
+        return [matches[0][3:]]
     chosen: list[tuple[int, int]] = []
-    for start, stop in sorted(matches, key=lambda match: match[0] - match[1]):
-        if all(stop <= other_start or other_stop <= start for other_start, other_stop in chosen):
-            chosen.append((start, stop))
+    for match in sorted(matches, key=lambda match: match.first - match.stop):
+        begin, end = match.begin, match.end
+        if all(end <= other_begin or other_end <= begin for other_begin, other_end in chosen):
+            chosen.append((begin, end))
     return chosen
 
 

@@ -1,7 +1,7 @@
 """Port of FTS5's tokenizer `unicode61` with its default settings."""
 
-import re
 from bisect import bisect
+from collections.abc import Sequence
 from itertools import accumulate
 from string import ascii_lowercase, ascii_uppercase
 from typing import Final
@@ -9,7 +9,6 @@ from typing import Final
 from hermes_orm.search.unicode61_table import CASED, LATIN, MARKS, RUNS
 
 _MARK: Final = MARKS[0]  # stands for every mark that vanishes, so that offsets are kept
-_OUTER_MARKS: Final = re.compile(f"(?<![^ ]){_MARK}+")
 _LAST_CACHED: Final = 0xFFFF  # bounds the memory that texts in rare scripts can claim
 
 
@@ -41,24 +40,13 @@ def tokens(text: str) -> list[str]:
     return text.translate(_FOLDING).replace(_MARK, "").split()
 
 
-def folded(text: str) -> str:
-    """Return `text` character for character, its tokens folded and separated by blanks.
+def folded(text: str) -> tuple[str, Sequence[int]]:
+    """Return the tokens of `text`, as `tokens` does, but where they stand, among blanks.
 
-    A mark inside a token is kept in some form, so that offsets are those of `text`.
+    The second result gives the place in `text` of each character and of the end.
     """
     result = text.translate(_FOLDING)
-    if _MARK in result:
-        result = _OUTER_MARKS.sub(lambda marks: " " * len(marks[0]), result)
-    return result
-
-
-def token_start(folded: str, number: int) -> int:
-    """Return where token `number`, counted from 0, begins in folded text; without one, its end."""
-    split = folded.split(None, number)
-    return len(folded) - len(split[number]) if number < len(split) else len(folded)
-
-
-def token_end(folded: str, number: int) -> int:
-    """Return where token `number` ends in folded text."""
-    end = folded.find(" ", token_start(folded, number))
-    return len(folded) if end < 0 else end
+    if _MARK not in result:
+        return result, range(len(text) + 1)
+    kept = [place for place, sign in enumerate(result) if sign != _MARK]
+    return result.replace(_MARK, ""), [*kept, len(text)]

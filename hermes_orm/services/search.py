@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 from hermes_orm.database import Database
 from hermes_orm.repositories.search import SearchRepository
 from hermes_orm.repositories.search_request import SearchRequest
-from hermes_orm.repositories.search_routes import find_routes
+from hermes_orm.repositories.search_routes import first_route
 from hermes_orm.rows import SearchHit
 
 LOGGED_CHARACTERS = 200
@@ -69,11 +69,11 @@ async def search_messages(
 
 async def _hits(database: Database, request: SearchRequest) -> tuple[list[SearchHit], str]:
     database.check_open()
-    routes = find_routes(request, database.dialect.search)
-    if not routes or not request.limit:
+    route = first_route(request, database.dialect.search)
+    if route is None or not request.limit:
         return [], "empty"
     one_statement = "context" not in request.keys and not request.offset
     return await database.read(
-        lambda tx: SearchRepository(tx).hits(request, routes),
+        lambda tx: SearchRepository(tx).hits(request, route),
         scope="statement" if one_statement else "snapshot",
     )
