@@ -10,6 +10,7 @@ import os
 import shutil
 import textwrap
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,8 @@ def build_store(location: str) -> None:
         async with SessionDB(location) as db:
             await db.get_meta("any")
 
-    asyncio.run(build())
+    with ThreadPoolExecutor(1) as thread:  # whoever asks may be inside an event loop
+        thread.submit(asyncio.run, build()).result()
 
 
 @pytest.fixture(scope="session")

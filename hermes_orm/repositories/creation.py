@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypedDict
 
-from sqlalchemy import bindparam, case, false, func, or_, select, update
+from sqlalchemy import ClauseElement, bindparam, case, false, func, or_, select, update
 from sqlalchemy.orm import aliased
 
 from hermes_orm import clock
@@ -122,7 +122,7 @@ def _cycle(session_id: str, parent: str) -> ValueError:
     )
 
 
-def _create() -> Prepared:
+def _create() -> ClauseElement:
     names = ("id", "source", "started_at", *_FILLED)
     values: dict[str, Any] = {name: bindparam(name) for name in names}
     statement = insert_into(Session, {**values, "created_source": bindparam("source")})
@@ -142,14 +142,12 @@ def _create() -> Prepared:
         Session.model_config.is_(None),
         Session.model_config.not_like(f"%{RESET_FROM}%"),
     )
-    return Prepared(
-        statement.on_conflict_do_update(
-            index_elements=["id"], set_=filled, where=can_fill & is_final
-        ).returning(func.coalesce(Session.system_prompt_hash, ""))
-    )
+    return statement.on_conflict_do_update(
+        index_elements=["id"], set_=filled, where=can_fill & is_final
+    ).returning(func.coalesce(Session.system_prompt_hash, ""))
 
 
-CREATE = _create()
+CREATE = Prepared(_create)
 STORED_CONFIG = Prepared(select(Session.model_config).where(Session.id == bindparam("id")))
 LOCK = Prepared(
     select(Session.model_config, Session.system_prompt_hash, Session.parent_session_id)
@@ -158,7 +156,7 @@ LOCK = Prepared(
 )
 
 
-def _descends() -> Prepared:
+def _descends() -> ClauseElement:
     ancestor = (
         select(Session.id, Session.parent_session_id)
         .where(Session.id == bindparam("parent_session_id"))
@@ -169,23 +167,23 @@ def _descends() -> Prepared:
             ancestor, Session.id == ancestor.c.parent_session_id
         )
     )
-    return Prepared(select(ancestor.c.id).where(ancestor.c.id == bindparam("id")))
+    return select(ancestor.c.id).where(ancestor.c.id == bindparam("id"))
 
 
-DESCENDS = _descends()
+DESCENDS = Prepared(_descends)
 
 
-def _pair() -> Prepared:
+def _pair() -> ClauseElement:
     child, parent = aliased(Session), aliased(Session)
     columns = [getattr(session, name) for session in (child, parent) for name in _INHERITED]
-    return Prepared(
+    return (
         select(func.coalesce(is_continuation(child, parent), false()), *columns)
         .join_from(child, parent, parent.id == child.parent_session_id)
         .where(child.id == bindparam("id"))
     )
 
 
-PAIR = _pair()
+PAIR = Prepared(_pair)
 INHERIT = Prepared(
     update(Session)
     .where(Session.id == bindparam("child"))

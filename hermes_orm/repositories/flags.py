@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from sqlalchemy import bindparam, select, union, update
+from sqlalchemy import ClauseElement, bindparam, select, union, update
 from sqlalchemy.orm import aliased
 
 from hermes_orm import clock
@@ -17,7 +18,7 @@ from hermes_orm.repositories.lineage import continued_parent_id
 from hermes_orm.session_text import lookup_key
 
 
-def _mark(**values: Any) -> Prepared:
+def _marking(**values: Any) -> ClauseElement:
     """Return the statement that sets columns of the sessions of one conversation.
 
     These are session `:session_id`, what it carries on, and what carries it on. Their rows are
@@ -39,16 +40,15 @@ def _mark(**values: Any) -> Prepared:
         .with_for_update(key_share=True, of=Session)
         .cte("locked")
     )
-    return Prepared(
-        update(Session).where(has_key(Session.id, locked.c.id)).values(values).returning(Session.id)
-    )
+    changed = update(Session).where(has_key(Session.id, locked.c.id)).values(values)
+    return changed.returning(Session.id)
 
 
-ARCHIVE = _mark(archived=1)
-UNARCHIVE = _mark(archived=0, auto_archived=0)
-SET_PINNED = _mark(pinned=bindparam("value"))
-SET_HIDDEN = _mark(hidden=bindparam("value"))
-SET_READ = _mark(last_read_at=bindparam("value"))
+ARCHIVE = Prepared(partial(_marking, archived=1))
+UNARCHIVE = Prepared(partial(_marking, archived=0, auto_archived=0))
+SET_PINNED = Prepared(partial(_marking, pinned=bindparam("value")))
+SET_HIDDEN = Prepared(partial(_marking, hidden=bindparam("value")))
+SET_READ = Prepared(partial(_marking, last_read_at=bindparam("value")))
 
 
 class FlagRepository(Repository):

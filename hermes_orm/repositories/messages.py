@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import case, select
+from sqlalchemy import ClauseElement, case, select
 
 from hermes_orm import clock
 from hermes_orm.codec import encode_text
@@ -25,18 +26,16 @@ from hermes_orm.repositories.message_rows import encode_message
 from hermes_orm.rows import Content, JsonObject
 from hermes_orm.session_text import lookup_key
 
-LEASE_KEY: Final = turn_lease_key()
+lease_key = cache(turn_lease_key)
 
-WHY_REFUSED: Final = Prepared(
-    select(
-        select(SessionTurnLease.holder)
-        .where(SessionTurnLease.conversation_id == LEASE_KEY)
-        .scalar_subquery(),
-        select(case((is_open_for_appends(), 1), else_=0))
-        .where(Session.id == SESSION_ID)
-        .scalar_subquery(),
-    )
-)
+
+def _why_refused() -> ClauseElement:
+    holder = select(SessionTurnLease.holder).where(SessionTurnLease.conversation_id == lease_key())
+    is_open = select(case((is_open_for_appends(), 1), else_=0)).where(Session.id == SESSION_ID)
+    return select(holder.scalar_subquery(), is_open.scalar_subquery())
+
+
+WHY_REFUSED: Final = Prepared(_why_refused)
 
 
 class MessageRepository(Repository):
@@ -137,7 +136,7 @@ class MessagePlans(Plans):
 def claimed_lease(holder: str | None, ttl_seconds: float) -> TurnLease | None:
     """Return the lease that a writer claims to hold; None without a holder."""
     name = encode_text(holder) if holder else None
-    return TurnLease(LEASE_KEY, name, float(ttl_seconds)) if name else None
+    return TurnLease(lease_key(), name, float(ttl_seconds)) if name else None
 
 
 def session_key(session_id: str, lease: TurnLease | None) -> str:

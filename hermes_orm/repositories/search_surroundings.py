@@ -62,7 +62,7 @@ def _chains(hit: CTE) -> CTE:
     )
 
 
-REPEATED: Final = Prepared(_repeated())
+REPEATED: Final = Prepared(_repeated)
 
 
 def _context() -> Select[Any]:
@@ -102,4 +102,4 @@ def _context() -> Select[Any]:
     )
 
 
-CONTEXT: Final = Prepared(_context())
+CONTEXT: Final = Prepared(_context)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from sqlalchemy import Integer, bindparam, func, null, select, union_all, update
+from sqlalchemy import ClauseElement, Integer, bindparam, func, null, select, union_all, update
 from sqlalchemy.orm import aliased
 
 from hermes_orm import clock
@@ -58,9 +58,9 @@ STORE_CONFIG = Prepared(
 )
 
 
-def _reset_children() -> Prepared:
+def _reset_children() -> ClauseElement:
     child, parent = aliased(Session), aliased(Session)
-    return Prepared(
+    return (
         select(child.id, child.model_config)
         .join_from(child, parent, parent.id == child.parent_session_id)
         .where(parent.id == bindparam("session_id"), is_legacy_reset_child(child, parent))
@@ -69,7 +69,7 @@ def _reset_children() -> Prepared:
     )
 
 
-def _resolve() -> Prepared:
+def _resolve() -> ClauseElement:
     named = select(Session.id).where(Session.id == bindparam("session_id"))
     other = aliased(Session)
     beginning = func.substr(other.id, 1, bindparam("length", type_=Integer))
@@ -84,11 +84,11 @@ def _resolve() -> Prepared:
         .limit(2)
         .subquery()
     )
-    return Prepared(union_all(named, select(begun.c.id)))
+    return union_all(named, select(begun.c.id))
 
 
-RESET_CHILDREN = _reset_children()
-RESOLVE = _resolve()
+RESET_CHILDREN = Prepared(_reset_children)
+RESOLVE = Prepared(_resolve)
 
 
 class SessionRepository(Repository):

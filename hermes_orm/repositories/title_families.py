@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from sqlalchemy import (
+    ClauseElement,
     ColumnElement,
     Integer,
     Subquery,
@@ -64,15 +65,15 @@ def _relatives(*conditions: ColumnElement[bool]) -> Subquery:
     return select(latest.scalar_subquery().label("id")).select_from(start).subquery()
 
 
-def _resolve() -> Prepared:
+def _resolve() -> ClauseElement:
     found = _relatives(_IS_NUMBERED)
     started_at = select(Session.started_at).where(Session.id == found.c.id).scalar_subquery()
     latest = select(found.c.id).order_by(started_at.desc().nulls_last(), found.c.id.desc()).limit(1)
     exact = select(Session.id).where(Session.title == _TITLE)
-    return Prepared(select(func.coalesce(latest.scalar_subquery(), exact.scalar_subquery())))
+    return select(func.coalesce(latest.scalar_subquery(), exact.scalar_subquery()))
 
 
-def _family() -> Prepared:
+def _family() -> ClauseElement:
     number = func.ltrim(_REST, "0")
     greatest = (
         select(number)
@@ -83,11 +84,11 @@ def _family() -> Prepared:
     found = _relatives()
     has_title = select(Session.id).where(Session.title == _TITLE).exists()
     exists = or_(has_title, select(found.c.id).where(found.c.id.is_not(None)).exists())
-    return Prepared(select(exists, greatest.scalar_subquery()))
+    return select(exists, greatest.scalar_subquery())
 
 
-RESOLVE = _resolve()
-FAMILY = _family()
+RESOLVE = Prepared(_resolve)
+FAMILY = Prepared(_family)
 OWNER = Prepared(select(Session.id).where(Session.title == _TITLE))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, bindparam, case, func, or_, select, update
+from sqlalchemy import ClauseElement, ColumnElement, bindparam, case, func, or_, select, update
 from sqlalchemy.orm import aliased
 
 from hermes_orm.dialects import Prepared
@@ -40,17 +40,22 @@ def _rank() -> ColumnElement[int]:
     return case((Session.title.is_(None), -1), (source == LLM, 1), (source == USER, 2), else_=0)
 
 
-def _place() -> Prepared:
+def _place() -> ClauseElement:
     other = aliased(Session)
     owned = select(other.id).where(other.title == bindparam("new_title"), other.id != SESSION_ID)
-    return Prepared(
+    return (
         update(Session)
         .where(_IS_NAMED, _rank() < bindparam("replaced_below"), ~owned.exists())
         .values(_NEW)
     )
 
 
-PLACE = _place()
+def _carries_on() -> ClauseElement:
+    earlier = walk("earlier", SESSION_ID, continued_parent_id)
+    return select(earlier.c.id).where(earlier.c.id == bindparam("owner_id"))
+
+
+PLACE = Prepared(_place)
 STORE = Prepared(update(Session).where(_IS_NAMED).values(_NEW))
 SET_SOURCE = Prepared(
     update(Session)
@@ -63,8 +68,7 @@ LOCK_WITH_OWNER = Prepared(
     .order_by(Session.id)
     .with_for_update(key_share=True)
 )
-_EARLIER = walk("earlier", SESSION_ID, continued_parent_id)
-CARRIES_ON = Prepared(select(_EARLIER.c.id).where(_EARLIER.c.id == bindparam("owner_id")))
+CARRIES_ON = Prepared(_carries_on)
 GET_TITLE = Prepared(select(Session.title).where(_IS_NAMED))
 GET_SOURCE = Prepared(select(Session.title_source).where(_IS_NAMED, Session.title.is_not(None)))
 GET_BY_TITLE = Prepared(

@@ -110,7 +110,10 @@ class SQLiteTransaction(Transaction):
 
     def run(self, statement: Prepared, params: Params = NOTHING) -> int:
         """Run a statement that returns no rows; return how many rows it changed."""
-        return int(self._execute(statement, params).rowcount)
+        changed = int(self._execute(statement, params).rowcount)
+        if changed < 0:  # sqlite3 counts only what begins with INSERT, UPDATE, DELETE or REPLACE
+            raise AssertionError("the driver counts no rows of a WITH statement: use RETURNING")
+        return changed
 
     def run_many(self, statement: Prepared, rows: Sequence[Params]) -> None:
         """Run a statement once per parameter set, in order."""
