@@ -85,12 +85,14 @@ def plans(
 
 
 def runs(
-    method: Callable[Concatenate[Database, P], Coroutine[Any, Any, R]],
+    method: Callable[Concatenate[Database, P], Coroutine[Any, Any, R]], *, modifies: bool = False
 ) -> Operation[P, R]:
     """Expose a service, a flow of several transactions, as a coroutine."""
 
     @functools.wraps(method)
     async def operation(self: Store, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        if modifies:
+            _check_writable(self, method)
         return await method(self.database, *args, **kwargs)
 
     signature = inspect.signature(method)

@@ -75,11 +75,11 @@ class SessionDB:
         await self.close()
 
     # Sessions
-    create_session = runs(sessions.create_session)
-    ensure_session = runs(sessions.ensure_session)
+    create_session = runs(sessions.create_session, modifies=True)
+    ensure_session = runs(sessions.ensure_session, modifies=True)
     get_session = reads(SessionRepository.get_session, scope="statement")
     resolve_session_id = reads(SessionRepository.resolve_session_id, scope="statement")
-    end_session = runs(sessions.end_session)
+    end_session = runs(sessions.end_session, modifies=True)
     reopen_session = writes(SessionRepository.reopen_session)
     session_count = reads(CountRepository.session_count, scope="statement")
     session_count_by_source = reads(CountRepository.session_count_by_source, scope="statement")
@@ -99,7 +99,7 @@ class SessionDB:
 
     # Workspaces
     update_session_cwd = writes(WorkspaceRepository.update_session_cwd, scope="statement")
-    backfill_repo_roots = runs(workspaces.backfill_repo_roots)
+    backfill_repo_roots = runs(workspaces.backfill_repo_roots, modifies=True)
     distinct_session_cwds = reads(WorkspaceRepository.distinct_session_cwds, scope="statement")
 
     # Titles
@@ -108,9 +108,9 @@ class SessionDB:
     TITLE_SOURCE_LLM = LLM
     TITLE_SOURCE_USER = USER
     sanitize_title = staticmethod(sanitize_title)
-    set_session_title = runs(titles.set_session_title)
-    set_auto_title = runs(titles.set_auto_title)
-    set_auto_title_if_empty = runs(titles.set_auto_title_if_empty)
+    set_session_title = runs(titles.set_session_title, modifies=True)
+    set_auto_title = runs(titles.set_auto_title, modifies=True)
+    set_auto_title_if_empty = runs(titles.set_auto_title_if_empty, modifies=True)
     set_session_title_source = writes(TitleRepository.set_session_title_source, scope="statement")
     get_session_title = reads(TitleRepository.get_session_title, scope="statement")
     get_session_title_source = reads(TitleRepository.get_session_title_source, scope="statement")
@@ -163,7 +163,7 @@ class SessionDB:
     append_message = plans(
         MessagePlans.append_message, patience=TRANSCRIPT_PATIENCE, scope="statement"
     )
-    append_messages_batch = runs(messages.append_messages_batch)
+    append_messages_batch = runs(messages.append_messages_batch, modifies=True)
     get_messages = runs(messages.get_messages)
     get_messages_as_conversation = reads(
         ConversationRepository.get_messages_as_conversation, scope="statement"
@@ -174,4 +174,4 @@ class SessionDB:
 
     # Metadata
     get_meta = reads(MetaRepository.get_meta, scope="statement")
-    set_meta = runs(meta.set_meta)
+    set_meta = runs(meta.set_meta, modifies=True)

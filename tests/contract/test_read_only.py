@@ -1,0 +1,59 @@
+"""A read-only store: every operation that writes refuses by its own name, the others answer."""
+
+import inspect
+import sqlite3
+from collections.abc import Callable
+from typing import Any
+
+from hermes_orm import ReadOnlyStoreError, SessionDB
+
+ARGUMENTS: dict[str, Any] = {
+    "source": "cli",
+    "session_id": "s",
+    "limit": 5,
+    "messages": [{"role": "user", "content": "text"}],
+    "patch": {"k": 1},
+    "cwd_to_root": {"/w": "/w"},
+    "session_row": {},
+}
+BY_NAME = {"set_auto_title": {"source": "llm"}, "set_session_title_source": {"source": "llm"}}
+NO_OPERATION = {"close", "sanitize_title", "session_unread", "_is_compression_child_row"}
+
+
+def operations() -> dict[str, Any]:
+    return {
+        name: method
+        for name, method in vars(SessionDB).items()
+        if inspect.iscoroutinefunction(method)
+        and not name.startswith("__")
+        and name not in NO_OPERATION
+    }
+
+
+def arguments(name: str, method: Any) -> dict[str, Any]:
+    given = {**ARGUMENTS, **BY_NAME.get(name, {})}
+    return {
+        parameter.name: given.get(parameter.name, "x")
+        for parameter in list(inspect.signature(method).parameters.values())[1:]
+        if parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
+    }
+
+
+async def test_writes_refuse_and_reads_answer(db: Any, open_store: Callable[..., Any]) -> None:
+    await db.create_session("s", "cli")
+    await db.append_message("s", "user", "x marks the spot")
+    before = await db.get_session("s"), await db.get_messages("s")
+    reader = open_store(read_only=True)
+    refused = set()
+    for name, method in operations().items():
+        try:
+            await getattr(reader, name)(**arguments(name, method))
+        except ReadOnlyStoreError as error:
+            assert isinstance(error, PermissionError)
+            assert isinstance(error, sqlite3.OperationalError)
+            assert str(error).startswith(f"{name}: the store is read-only")
+            refused.add(name)
+    changing = ("set_", "update_", "append_", "create_", "ensure_", "end_", "touch_", "clear_")
+    changing += ("reopen_", "finalize_", "patch_", "backfill_")
+    assert refused == {name for name in operations() if name.startswith(changing)}
+    assert (await db.get_session("s"), await db.get_messages("s")) == before
