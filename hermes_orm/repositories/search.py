@@ -38,9 +38,13 @@ class SearchRepository(Repository):
     def _found(self, request: SearchRequest, route: Route) -> tuple[Route, Sequence[Row]]:
         route, rows = self._page(route, request)
         fallback = None if rows else fallback_route(request, self.tx.dialect.search)
-        if fallback is None or (request.offset and self._page(route, request.first_hit())[1]):
+        if fallback is None or (request.offset and self._has_hits(route, request)):
             return route, rows
         return self._page(fallback, request)
+
+    def _has_hits(self, route: Route, request: SearchRequest) -> bool:
+        """Whether there is a hit on any page."""
+        return bool(self._page(route.counted(), request.first_hit())[1])
 
     def _page(self, route: Route, request: SearchRequest) -> tuple[Route, Sequence[Row]]:
         """The page of one route, found by scan when its index is out of order."""
@@ -60,7 +64,7 @@ class SearchRepository(Repository):
         """The rows of a page, in which archived rows that a live row repeats do not count."""
         if "visible" not in request.filters:
             return self._rows(route, request.offset, request.limit)
-        skipped, start = self._take(route.without_texts(), 0, request.offset)
+        skipped, start = self._take(route.counted(), 0, request.offset)
         if len(skipped) < request.offset:
             return []
         return self._take(route, start, request.limit)[0]

@@ -10,7 +10,7 @@ from hermes_orm.dialects.base import Search
 from hermes_orm.dialects.search import SearchIndex
 from hermes_orm.dialects.text_condition import TextCondition
 from hermes_orm.repositories.search_request import SearchRequest
-from hermes_orm.repositories.search_statements import Shape, Texts
+from hermes_orm.repositories.search_statements import Shape, Shown, Texts
 from hermes_orm.search.query import Node
 from hermes_orm.search.snippets import Snippet, substring_snippets, word_snippets
 
@@ -29,9 +29,9 @@ class Route:
     params: Mapping[str, Any]
     snippets: Callable[[Node], Snippet]
 
-    def without_texts(self) -> Route:
-        """Return the route to rows of which nothing is shown."""
-        return replace(self, shape=replace(self.shape, shows_texts=False))
+    def counted(self) -> Route:
+        """Return the route to rows that are only counted."""
+        return replace(self, shape=replace(self.shape, shown=Shown.STATE))
 
     def scanned(self, name: str) -> Route:
         """Return the route that finds hits without the index."""
@@ -92,7 +92,7 @@ def _route(
             condition=condition,
             filters=filters,
             order=request.order,
-            shows_texts="snippet" in request.keys,
+            shown=Shown.TEXTS if "snippet" in request.keys else Shown.VALUES,
         ),
         {**request.params, **(match or {}), **(condition.params if condition else {})},
         word_snippets if is_by_words else substring_snippets,

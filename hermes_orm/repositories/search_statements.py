@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -23,6 +24,8 @@ from hermes_orm.search.text import INDEXED_CHARACTERS
 HIDDEN: Final = "hidden"
 """Kind of a message that no display shows."""
 
+MOST_PARTS_KEPT: Final = 32
+
 
 class Texts(NamedTuple):
     """Which texts of its messages a search looks at, and shows."""
@@ -31,6 +34,16 @@ class Texts(NamedTuple):
     """Tool calls are looked at, beside content and tool name."""
     are_whole: bool = False
     """All of them, not only what an index holds."""
+
+
+class Shown(IntEnum):
+    """How much of a row is read; each includes the ones before."""
+
+    STATE = 1
+    """`id` and `active`."""
+    VALUES = 2
+    TEXTS = 3
+    """The texts in which was searched, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +57,12 @@ class Shape:
     """What is left to be checked of the candidates."""
     filters: frozenset[str]
     order: Order
-    shows_texts: bool
+    shown: Shown
 
 
 PLAIN_COLUMNS: Final[dict[str, Any]] = {
     "id": Message.id,
+    "active": Message.active,
     "session_id": Message.session_id,
     "role": Message.role,
     "timestamp": Message.timestamp,
@@ -56,14 +70,21 @@ PLAIN_COLUMNS: Final[dict[str, Any]] = {
     "source": Session.source,
     "model": Session.model,
     "session_started": Session.started_at,
-    "active": Message.active,
 }
-"""What every row of a page begins with; content and tool calls follow where texts are shown."""
+"""What a row of a page begins with; content and tool calls follow where texts are shown."""
+
+
+def pages(shape: Shape) -> tuple[Prepared, ...]:
+    """Return the statements of a page; one that yields nothing may have left it to the next.
+
+    Those of long queries are large, and hardly ever used again.
+    """
+    is_long = shape.condition is not None and len(shape.condition.params) > MOST_PARTS_KEPT
+    return _pages.__wrapped__(shape) if is_long else _pages(shape)
 
 
 @lru_cache(maxsize=256)
-def pages(shape: Shape) -> tuple[Prepared, ...]:
-    """Return the statements of a page; one that yields nothing may have left it to the next."""
+def _pages(shape: Shape) -> tuple[Prepared, ...]:
     found = shape.search.candidates(shape.index, whole=shape.texts.are_whole)
     is_hit: list[ColumnElement[bool]] = []
     if "covered" in shape.filters:  # first: the long texts of tool messages are not even read
@@ -73,7 +94,7 @@ def pages(shape: Shape) -> tuple[Prepared, ...]:
         is_hit.append(shape.condition.on(searched))
     is_hit += _conditions(shape.filters, found.message)
     rows = found.rows.where(*is_hit)
-    shown = [*PLAIN_COLUMNS.values(), *(_shown_texts(shape.texts) if shape.shows_texts else ())]
+    shown = _shown_columns(shape)
     if shape.index is SearchIndex.WORDS and shape.order is Order.RELEVANCE:
         return tuple(map(Prepared, shape.search.ranked(rows, shown)))
     return (Prepared(_by_time(rows, found.message, shown, shape.order)),)
@@ -100,12 +121,18 @@ def _by_time(
     )
 
 
-def _shown_texts(texts: Texts) -> list[ColumnElement[Any]]:
-    if texts.are_whole:
-        return [Message.content.expression]
-    content = stored_content(INDEXED_CHARACTERS)
-    calls = leading_text(Message.tool_calls, INDEXED_CHARACTERS)
-    return [content, calls] if texts.has_calls else [content]
+def _shown_columns(shape: Shape) -> list[ColumnElement[Any]]:
+    columns = list(PLAIN_COLUMNS.values())
+    if shape.shown is Shown.STATE:
+        return columns[:2]
+    if shape.shown is Shown.VALUES:
+        return columns
+    if shape.texts.are_whole:
+        return [*columns, Message.content]
+    columns.append(stored_content(INDEXED_CHARACTERS))
+    if shape.texts.has_calls:
+        columns.append(leading_text(Message.tool_calls, INDEXED_CHARACTERS))
+    return columns
 
 
 def stored_content(length: int) -> ColumnElement[Any]:

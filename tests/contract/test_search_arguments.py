@@ -71,7 +71,7 @@ async def test_collections_of_any_kind_filter(db: SessionDB, raw: Raw) -> None:
     assert await found_set(db, "docker", role_filter=["nobody"]) == []
 
 
-async def test_fields_choose_keys_in_their_canonical_order(db: SessionDB, raw: Raw) -> None:
+async def test_fields_choose_keys_in_their_canonical_order(db: Any, raw: Raw) -> None:
     await tell_corpus(db, raw)
     (hit,) = await db.search_messages("docker", fields=("snippet", "id"), limit=1)
     assert list(hit) == ["id", "snippet"]
@@ -83,8 +83,8 @@ async def test_fields_choose_keys_in_their_canonical_order(db: SessionDB, raw: R
     for key in hit:
         (part,) = await db.search_messages("docker", fields=[key], limit=1)
         assert part == {key: hit[key]}
-    assert await db.search_messages("docker", fields=[]) == [{}] * 5
-    assert await db.search_messages("旅行", fields=[], limit=1) == [{}]
+    for query, number in (("docker", 5), ("旅行", 2)):
+        assert await db.search_messages(query, fields=[]) == [{}] * number
 
 
 async def test_a_closed_store_searches_no_more(db: SessionDB) -> None:

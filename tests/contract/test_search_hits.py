@@ -1,6 +1,7 @@
 """What a hit shows, in which order hits come, and which rows are none."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -35,12 +36,13 @@ async def test_context_is_the_message_between_its_neighbours(db: SessionDB, raw:
 
 async def test_context_follows_time_and_shows_the_beginning_of_texts(db: SessionDB) -> None:
     await db.create_session("s", "cli")
-    for content, timestamp in [
+    told: list[tuple[Any, float]] = [
         ("needle " + "n" * 300, 20.0),
         ("late", 30.0),
         ([{"type": "image_url", "image_url": {"url": "data:,"}}], 10.0),
         (None, 21.0),
-    ]:
+    ]
+    for content, timestamp in told:
         await db.append_message("s", "user", content, timestamp=timestamp)
     (hit,) = await db.search_messages("needle")
     assert hit["context"] == [

@@ -36,8 +36,8 @@ LEAST_SUBSTRING: Final = 3
 """Characters; a shorter text has no trigram."""
 
 _DAMAGE: Final = re.compile(
-    r"malformed|fts5.*corrupt|no such (table|column): messages_fts|no such (module|tokenizer)"
-    r"|vtable constructor failed"
+    "malformed|fts5|vtable constructor failed"
+    "|no such tokenizer|no such (table|column): messages_fts"
 )
 _STALE_MARKS: Final = {
     SearchIndex.WORDS: ("fts_stale",),
