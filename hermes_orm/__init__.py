@@ -34,10 +34,12 @@ from hermes_orm.home import DEFAULT_DB_PATH
 from hermes_orm.repositories.activity import ActivityProvenance
 from hermes_orm.repositories.workspaces import workspace_key
 from hermes_orm.rows import (
+    ActiveSessionRow,
     ContextEntry,
     ConversationMessage,
     MessageRow,
     RichSessionRow,
+    ScaffoldedSession,
     SearchHit,
     SessionActivity,
     SessionRow,
@@ -51,6 +53,7 @@ __all__ = [
     "MAX_SAFE_EXPORT_MESSAGES",
     "MAX_SAFE_RESUME_MESSAGES",
     "PERSISTENCE_ERROR_CAUSES",
+    "ActiveSessionRow",
     "ActivityProvenance",
     "CompressionSessionBusyError",
     "CompressionSessionClosedError",
@@ -59,6 +62,7 @@ __all__ = [
     "MessageRow",
     "ReadOnlyStoreError",
     "RichSessionRow",
+    "ScaffoldedSession",
     "SchemaError",
     "SearchHit",
     "SessionActivity",

@@ -16,7 +16,7 @@ SQLITE_MARKER: Final = "\x00json:"
 POSTGRESQL_MARKER: Final = "\x01json:"
 
 _MARKERS: Final = (SQLITE_MARKER, POSTGRESQL_MARKER)
-_MARKER_LENGTH: Final = 6
+MARKER_LENGTH: Final = 6
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _REPLACEMENT: Final = "\ufffd"
 
@@ -100,7 +100,7 @@ def decode_content(stored: str | bytes | None) -> Content:
     if stored is None or not stored.startswith(_MARKERS):
         return stored
     try:
-        return _loads(stored[_MARKER_LENGTH:])  # type: ignore[no-any-return]
+        return _loads(stored[MARKER_LENGTH:])  # type: ignore[no-any-return]
     except _UNREADABLE:
         return stored
 

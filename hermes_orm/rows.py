@@ -88,6 +88,20 @@ class RichSessionRow(CompactSessionRow):
     _lineage_root_id: NotRequired[str]
 
 
+class ActiveSessionRow(SessionRow):
+    """A row of `sessions` with the time of its last sign of life."""
+
+    last_active: float
+
+
+class ScaffoldedSession(TypedDict):
+    """A titled session that begins with a skill; `content` is its first user message as stored."""
+
+    id: str
+    title: str
+    content: str
+
+
 class SessionActivity(TypedDict):
     """The last sign of life of a session, each value under the names that callers know it by."""
 

@@ -16,9 +16,10 @@ from hermes_orm.repositories.chains import ChainRepository
 from hermes_orm.repositories.conversations import ConversationRepository
 from hermes_orm.repositories.counts import CountRepository
 from hermes_orm.repositories.flags import FlagRepository
-from hermes_orm.repositories.listing import session_unread
+from hermes_orm.repositories.listing import ListingRepository, session_unread
 from hermes_orm.repositories.messages import MessagePlans
 from hermes_orm.repositories.meta import MetaRepository
+from hermes_orm.repositories.openings import OpeningRepository
 from hermes_orm.repositories.orphans import OrphanRepository
 from hermes_orm.repositories.session_models import SessionModelRepository
 from hermes_orm.repositories.sessions import SessionRepository
@@ -84,6 +85,7 @@ class SessionDB:
     session_count = reads(CountRepository.session_count, scope="statement")
     session_count_by_source = reads(CountRepository.session_count_by_source, scope="statement")
     session_count_ge = reads(CountRepository.session_count_ge, scope="statement")
+    count_empty_sessions = reads(CountRepository.count_empty_sessions, scope="statement")
     message_count = reads(CountRepository.message_count, scope="statement")
 
     # Models and routes
@@ -158,6 +160,13 @@ class SessionDB:
 
     # Lists
     list_sessions_rich = runs(listing.list_sessions_rich)
+    get_session_rich_row = reads(ListingRepository.get_session_rich_row, scope="statement")
+    search_sessions = reads(ListingRepository.search_sessions, scope="statement")
+    search_sessions_by_id = reads(ListingRepository.search_sessions_by_id, scope="statement")
+    list_skill_scaffolded_sessions = reads(
+        OpeningRepository.list_skill_scaffolded_sessions, scope="statement"
+    )
+    get_first_assistant_text = reads(OpeningRepository.get_first_assistant_text, scope="statement")
 
     # Messages
     append_message = plans(

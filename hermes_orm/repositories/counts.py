@@ -11,7 +11,7 @@ from sqlalchemy import BigInteger, bindparam, func, literal_column, select
 from hermes_orm.dialects import Prepared
 from hermes_orm.models import Message, Session
 from hermes_orm.repositories.base import Repository
-from hermes_orm.repositories.session_filters import conditions, session_filter
+from hermes_orm.repositories.session_filters import conditions, empty_sessions, session_filter
 from hermes_orm.session_text import lookup_key
 
 DEFAULT_SOURCE = "cli"
@@ -99,6 +99,15 @@ class CountRepository(Repository):
     def session_count_ge(self, n: int = 1) -> bool:
         """Return whether there are at least `n` sessions, archived ones included."""
         return n <= 0 or self.tx.first(NTH_SESSION, {"skip": n - 1}) is not None
+
+    def count_empty_sessions(self, *, include_pinned: bool = False) -> int:
+        """Return how many sessions `delete_empty_sessions` would delete.
+
+        They are ended, hold no message of any kind, and are neither archived nor pinned;
+        `include_pinned=True` counts those, too.
+        """
+        names = empty_sessions(include_pinned=include_pinned)
+        return int(self.tx.scalar(count_sessions(names)))
 
     def message_count(self, session_id: str | None = None) -> int:
         """Return the number of message rows, inactive ones included: of one session, or of all."""

@@ -121,6 +121,25 @@ def last_active(session_id: SQLColumnExpression[str]) -> ScalarSelect[Any]:
     )
 
 
+def chain_last_active(session: SessionAlias) -> ColumnElement[Any]:
+    """Return the time of the last sign of life of the session, or of what carries it on."""
+    start = select(session.id.label("id")).correlate(session)
+    later = start.cte("later", recursive=True, nesting=True)
+    child = aliased(Session)
+    later = later.union(
+        select(child.id)
+        .join_from(later, child, has_key(child.parent_session_id, later.c.id))
+        .where(continued_parent_id(child).is_not(None))
+    )
+    latest = select(func.max(SessionRecency.last_active)).join_from(
+        later, SessionRecency, has_key(SessionRecency.session_id, later.c.id)
+    )
+    return case(
+        (session.end_reason == COMPRESSION, latest.scalar_subquery()),
+        else_=last_active(session.id),
+    )
+
+
 def continued_parent_id(child: SessionAlias) -> ScalarSelect[Any]:
     """Return the id of the parent that the session carries on; NULL when there is none."""
     parent = aliased(Session)
@@ -167,13 +186,15 @@ def tip_id(session: SessionAlias) -> ColumnElement[str]:
     )
 
 
-def with_carried(start: Select[str], name: str) -> CTE:
-    """Return the rows (`id`) of `start`, and of all that they carry on; one row may be NULL."""
+def with_carried(start: Select[Any], name: str) -> CTE:
+    """Return the rows (`id`, ...) of `start`, and of all that they carry on; an id may be NULL.
+
+    What a session carries on has its further columns.
+    """
     child = aliased(Session)
     walk = start.cte(name, recursive=True)
-    return walk.union(
-        select(continued_parent_id(child)).join_from(walk, child, has_key(child.id, walk.c.id))
-    )
+    carried = select(continued_parent_id(child), *walk.c[1:])
+    return walk.union(carried.join_from(walk, child, has_key(child.id, walk.c.id)))
 
 
 def chains_holding(condition: ColumnElement[bool], name: str) -> Select[str]:

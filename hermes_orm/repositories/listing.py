@@ -5,25 +5,28 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from hermes_orm.dialects.expressions import text_list
 from hermes_orm.repositories.base import Repository
 from hermes_orm.repositories.listing_statements import (
     Shape,
     carried_on,
+    page_by_activity,
+    page_by_id,
     page_by_start,
     pinned_ids,
     recent_slice,
     rows_by_id,
 )
+from hermes_orm.repositories.paging import UNLIMITED, row_limit, row_offset
 from hermes_orm.repositories.previews import preview_of
-from hermes_orm.repositories.session_filters import SessionFilter
-from hermes_orm.rows import RichSessionRow
+from hermes_orm.repositories.session_filters import ID_QUERY, SessionFilter, session_filter
+from hermes_orm.repositories.session_rows import SESSION_KEYS
+from hermes_orm.rows import ActiveSessionRow, RichSessionRow
+from hermes_orm.session_text import lookup_key
 
 Rows = Sequence[Sequence[Any]]
-
-UNLIMITED: Final = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +49,8 @@ def page_of(
     includes_pinned: bool,
 ) -> Page:
     """Return a page of the sessions that pass `wanted`; no or a negative limit: all of them."""
-    limit = UNLIMITED if limit is None or limit < 0 else min(int(limit), UNLIMITED)
-    offset = min(max(int(offset or 0), 0), UNLIMITED)
     shape = Shape(wanted.names, is_compact, is_projected, includes_pinned)
-    return Page(shape, wanted.params, limit, offset)
+    return Page(shape, wanted.params, row_limit(limit), row_offset(offset))
 
 
 def session_unread(session_row: Mapping[str, Any]) -> bool:
@@ -63,6 +64,66 @@ def session_unread(session_row: Mapping[str, Any]) -> bool:
 
 class ListingRepository(Repository):
     """Rows of `sessions` with what a list shows of their transcripts."""
+
+    def get_session_rich_row(
+        self, session_id: str, compact_rows: bool = False
+    ) -> RichSessionRow | None:
+        """Return the session as a list shows it, not as its tip; None for an unknown id."""
+        key = lookup_key(session_id)
+        shape = Shape(frozenset(), bool(compact_rows), is_projected=False)
+        rows = self.tx.all(rows_by_id(shape), {"ids": text_list([key])}) if key else ()
+        return _rich_row(shape.keys, rows[0]) if rows else None
+
+    def search_sessions(
+        self,
+        source: str | None = None,
+        limit: int | None = 20,
+        offset: int = 0,
+        workspace_key: str | None = None,
+    ) -> list[ActiveSessionRow]:
+        """Return a page of sessions of all kinds, the last active first.
+
+        Archived and hidden ones, children and subagents are among them. `workspace_key` is a
+        repository, or a directory for sessions without one. No or a negative limit: all rows.
+        """
+        wanted = session_filter(
+            source=source,
+            workspace_key=workspace_key,
+            include_archived=True,
+            include_hidden=True,
+            include_children=True,
+        )
+        window = {"limit": row_limit(limit), "offset": row_offset(offset)}
+        rows = self.tx.all(page_by_activity(wanted.names), {**wanted.params, **window})
+        keys = (*SESSION_KEYS, "last_active")
+        return [cast(ActiveSessionRow, dict(zip(keys, row, strict=True))) for row in rows]
+
+    def search_sessions_by_id(
+        self,
+        query: str | None,
+        limit: int | None = 20,
+        include_archived: bool = True,
+        source: str | None = None,
+        sources: Iterable[str] | None = None,
+        exclude_sources: Iterable[str] | None = None,
+    ) -> list[RichSessionRow]:
+        """Return the conversations with an id that holds `query`, as `list_sessions_rich` does.
+
+        Those with an id that equals it come first, then those with one that begins with it; of the
+        same rank, the last active. Case does not count. Nothing for a blank query.
+        """
+        wanted = session_filter(
+            include_archived=include_archived,
+            source=source,
+            sources=sources,
+            exclude_sources=exclude_sources,
+            id_query=query,
+        )
+        if ID_QUERY not in wanted.names or (limit is not None and limit <= 0):
+            return []
+        shape = Shape(wanted.names)
+        rows = self.tx.all(page_by_id(shape), {**wanted.params, "limit": row_limit(limit)})
+        return [_rich_row(shape.keys, row) for row in rows]
 
     def by_start(self, page: Page) -> list[RichSessionRow]:
         """Return the page of the latest started; one statement."""

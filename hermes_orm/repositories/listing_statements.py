@@ -7,12 +7,15 @@ import math
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
+    CTE,
     BigInteger,
+    ColumnElement,
     FromClause,
     Select,
     SQLColumnExpression,
     and_,
     bindparam,
+    case,
     cast,
     func,
     literal,
@@ -23,19 +26,20 @@ from sqlalchemy import (
 from sqlalchemy.orm import aliased
 
 from hermes_orm.dialects import Prepared
-from hermes_orm.dialects.expressions import bound_texts, has_key
+from hermes_orm.dialects.expressions import ascii_lower, bound_texts, has_key
 from hermes_orm.models import Session, SessionRecency, SystemPrompt
 from hermes_orm.models.base import TEXT
 from hermes_orm.repositories.lineage import (
     SessionAlias,
+    chain_last_active,
     continued_parent_id,
     last_active,
     tip_id,
     with_carried,
 )
 from hermes_orm.repositories.previews import first_user_text
-from hermes_orm.repositories.session_filters import conditions
-from hermes_orm.repositories.session_rows import COMPACT_KEYS, SESSION_KEYS
+from hermes_orm.repositories.session_filters import ID_QUERY, conditions, contains
+from hermes_orm.repositories.session_rows import COMPACT_KEYS, SESSION_KEYS, session_columns
 
 TIP_KEYS: Final = frozenset(
     {
@@ -118,6 +122,59 @@ def page_by_start(shape: Shape) -> Prepared:
     order = (listed.c.place, listed.c.started_at.desc(), listed.c.id.desc())
     rows = _rich_rows(shape, root).join(listed, listed.c.id == root.id)
     return Prepared(rows.order_by(*order))
+
+
+@functools.lru_cache(maxsize=64)
+def page_by_id(shape: Shape) -> Prepared:
+    """Select the rows of the `:limit` sessions whose conversation has the likest id; best first."""
+    root, found = aliased(Session, name="root"), _likest(shape.names)
+    rows = _rich_rows(shape, root).join(found, has_key(root.id, found.c.id))
+    return Prepared(rows.order_by(*_by_likeness(found)))
+
+
+def _likest(names: frozenset[str]) -> CTE:
+    """Return (`id`, `rank`, `active`, `started_at`) of the sessions with the likest ids.
+
+    Whole conversations are looked at: what has the id gives its rank to all that it carries on.
+    """
+    needle, text = bindparam(ID_QUERY, type_=TEXT), ascii_lower(Session.id)
+    is_it, begins = text.like(needle, escape="\\"), text.startswith(needle, escape="\\")
+    rank = case((is_it, 0), (begins, 1), else_=2).label("rank")
+    walk = with_carried(
+        select(Session.id, rank).where(contains(Session.id, ID_QUERY)), "chain_with_id"
+    )
+    best = func.min(walk.c.rank).label("rank")
+    ranked = select(walk.c.id, best).group_by(walk.c.id).subquery("ranked")
+    session = aliased(Session)
+    active = func.coalesce(chain_last_active(session), session.started_at).label("active")
+    found = (
+        select(session.id, ranked.c.rank, active, session.started_at)
+        .join_from(ranked, session, has_key(session.id, ranked.c.id))
+        .where(*conditions(names - {ID_QUERY}, session))
+        .subquery("found")
+    )
+    limit = bindparam("limit", type_=BigInteger())
+    return select(found).order_by(*_by_likeness(found)).limit(limit).cte("page")
+
+
+def _by_likeness(found: FromClause) -> tuple[ColumnElement[Any], ...]:
+    likest = found.c
+    return likest.rank, likest.active.desc(), likest.started_at.desc(), likest.id.desc()
+
+
+@functools.lru_cache(maxsize=64)
+def page_by_activity(names: frozenset[str]) -> Prepared:
+    """Select the columns of `:limit` sessions after `:offset`, and their `last_active`, by it."""
+    active = SessionRecency.last_active
+    return Prepared(
+        select(*session_columns(), active)
+        .join_from(SessionRecency, Session, has_key(Session.id, SessionRecency.session_id))
+        .outerjoin(SystemPrompt, SystemPrompt.hash == Session.system_prompt_hash)
+        .where(*conditions(names))
+        .order_by(active.desc(), Session.started_at.desc(), Session.id.desc())
+        .limit(bindparam("limit", type_=BigInteger()))
+        .offset(bindparam("offset", type_=BigInteger()))
+    )
 
 
 @functools.lru_cache(maxsize=8)

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, SQLColumnExpression, case, func, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    ScalarSelect,
+    SQLColumnExpression,
+    and_,
+    case,
+    func,
+    or_,
+    select,
+)
 
-from hermes_orm.codec import decode_content
+from hermes_orm.codec import MARKER_LENGTH, decode_content
 from hermes_orm.dialects.expressions import leading_text
 from hermes_orm.models import Message
 
@@ -35,12 +44,20 @@ def first_user_text(session_id: SQLColumnExpression[Any]) -> ColumnElement[str |
     """
     content = Message.content
     is_whole = or_(is_scaffold(content), content < " ")
+    text = case((is_whole, content), else_=leading_text(content, _EXCERPT_LENGTH))
+    return first_of_user(session_id, text)
+
+
+def first_of_user(
+    session_id: SQLColumnExpression[Any], value: SQLColumnExpression[Any]
+) -> ScalarSelect[Any]:
+    """Return a value of the first user message with content that is not undone, or NULL."""
     return (
-        select(case((is_whole, content), else_=leading_text(content, _EXCERPT_LENGTH)))
+        select(value)
         .where(
             Message.session_id == session_id,
             Message.role == "user",
-            content.is_not(None),
+            Message.content.is_not(None),
             or_(Message.active != 0, Message.compacted != 0),
         )
         .order_by(Message.timestamp, Message.id)
@@ -52,6 +69,12 @@ def first_user_text(session_id: SQLColumnExpression[Any]) -> ColumnElement[str |
 def is_scaffold(content: SQLColumnExpression[Any]) -> ColumnElement[bool]:
     """Whether stored content is a skill scaffold; case counts."""
     return func.substr(content, 1, len(SCAFFOLD_PREFIX)) == SCAFFOLD_PREFIX
+
+
+def is_encoded_scaffold(content: SQLColumnExpression[Any]) -> ColumnElement[bool]:
+    """Whether stored content is the JSON of a skill scaffold, as of one with U+0000."""
+    begin = f'"{SCAFFOLD_PREFIX}'
+    return and_(content < " ", func.substr(content, MARKER_LENGTH + 1, len(begin)) == begin)
 
 
 def preview_of(stored: str | bytes | None) -> str:

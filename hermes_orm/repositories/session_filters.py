@@ -17,10 +17,11 @@ from sqlalchemy import (
     false,
     func,
     or_,
+    select,
 )
 
 from hermes_orm.dialects.expressions import ascii_lower, bound_texts, text_list, unindexed
-from hermes_orm.models import Session
+from hermes_orm.models import Message, Session
 from hermes_orm.models.base import TEXT
 from hermes_orm.repositories.lineage import SessionAlias, chains_holding, is_listable
 from hermes_orm.session_text import escape_like, fold_ascii, lookup_key
@@ -29,6 +30,9 @@ _LONGEST_NEEDLE: Final = 50_000 - 2
 """Bytes; SQLite refuses LIKE patterns of more than 50,000."""
 
 _SEPARATORS: Final = "/\\"
+
+ID_QUERY: Final = "id_query"
+"""Name of the condition on ids, and of what it binds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,7 @@ def session_filter(
     sources: Iterable[str] | None = None,
     exclude_sources: Iterable[str] | None = None,
     cwd_prefix: str | None = None,
+    workspace_key: str | None = None,
     session_key: str | None = None,
     min_message_count: int = 0,
     include_archived: bool = False,
@@ -57,12 +62,16 @@ def session_filter(
     id_query: str | None = None,
     search_query: str | None = None,
 ) -> SessionFilter:
-    """Return the filter for the arguments of a public operation; an empty one does not filter."""
+    """Return the filter for the arguments of a public operation; an empty one does not filter.
+
+    `cwd_prefix` and `workspace_key` exclude each other.
+    """
     builder = _Builder()
     builder.text("source", source)
     builder.texts("sources", None if source else sources)
     builder.texts("exclude_sources", exclude_sources)
-    builder.path(cwd_prefix)
+    builder.path("cwd", cwd_prefix)
+    builder.path("workspace", workspace_key)
     builder.text("session_key", session_key)
     if min_message_count and min_message_count > 0:
         builder.add("min_message_count", min_message_count=int(min_message_count))
@@ -74,9 +83,19 @@ def session_filter(
         builder.add("unhidden")
     if not include_children:
         builder.add("listable")
-    builder.needle("id_query", id_query)
+    builder.needle(ID_QUERY, id_query)
     builder.needle("search_query", search_query)
     return SessionFilter(frozenset(builder.names), builder.params)
+
+
+def empty_sessions(*, include_pinned: bool) -> frozenset[str]:
+    """Return the names of what makes a session empty; pinned ones are not, unless included.
+
+    It is ended, not archived, and has no message of any kind: one that is all undone has.
+    """
+    return frozenset(
+        {"empty", "unarchived"} if include_pinned else {"empty", "unarchived", "unpinned"}
+    )
 
 
 def conditions(names: frozenset[str], session: SessionAlias = Session) -> list[ColumnElement[bool]]:
@@ -105,14 +124,14 @@ class _Builder:
             keys = [lookup_key(value) for value in values]
             self.add(name, **{name: text_list(key for key in keys if key is not None)})
 
-    def path(self, prefix: str | None) -> None:
+    def path(self, name: str, prefix: str | None) -> None:
         path = lookup_key(prefix or "")
         if path is None:
             self.add("nothing")
         elif stem := path.rstrip(_SEPARATORS):
-            self.add("cwd_prefix", cwd_stem=stem, cwd_stem_length=len(stem))
+            self.add(f"{name}_below", stem=stem, stem_length=len(stem))
         elif path:
-            self.add("cwd_root", cwd_root=path[0])
+            self.add(f"{name}_absolute", stem=path[0])
 
     def needle(self, name: str, query: str | None) -> None:
         needle = fold_ascii((query or "").strip())
@@ -128,23 +147,39 @@ class _Builder:
             self.add(name, compact_query=compact or None)
 
 
-def _contains(text: SQLColumnExpression[Any], needle: str) -> ColumnElement[bool]:
+def contains(text: SQLColumnExpression[Any], needle: str) -> ColumnElement[bool]:
+    """Whether a text holds a bound needle, escaped and folded; A to Z are the same as a to z."""
     # The bound text is not the whole pattern: SQLite would prepare the statement for each one anew.
     return ascii_lower(text).contains(bindparam(needle, type_=TEXT), escape="\\")
 
 
 def is_within(path: SQLColumnExpression[Any]) -> ColumnElement[bool]:
-    """Whether a path is the bound `cwd_stem` or lies below it; case counts, unlike in LIKE."""
-    length = bindparam("cwd_stem_length", type_=Integer())
+    """Whether a path is the bound `stem` or lies below it; case counts, unlike in LIKE."""
+    length = bindparam("stem_length", type_=Integer())
     following = func.substr(path, length + 1, 1)
     return and_(
-        func.substr(path, 1, length) == bindparam("cwd_stem", type_=TEXT),
+        func.substr(path, 1, length) == bindparam("stem", type_=TEXT),
         or_(following == "", *(following == separator for separator in _SEPARATORS)),
     )
 
 
 def _is_absolute(path: SQLColumnExpression[Any]) -> ColumnElement[bool]:
-    return func.substr(path, 1, 1) == bindparam("cwd_root", type_=TEXT)
+    return func.substr(path, 1, 1) == bindparam("stem", type_=TEXT)
+
+
+def _in_workspace(session: SessionAlias, is_there: ColumnElement[bool]) -> ColumnElement[bool]:
+    root = func.coalesce(session.git_repo_root, "")
+    return or_(root == bindparam("stem", type_=TEXT), and_(root == "", is_there))
+
+
+def _is_empty(session: SessionAlias) -> ColumnElement[bool]:
+    # With LIMIT, because PostgreSQL would read all messages for an EXISTS here and hash them.
+    a_message = select(Message.id).where(Message.session_id == session.id).limit(1)
+    return and_(
+        session.message_count == 0,
+        session.ended_at.is_not(None),
+        a_message.scalar_subquery().is_(None),
+    )
 
 
 def _compacted(title: SQLColumnExpression[Any]) -> SQLColumnExpression[Any]:
@@ -155,15 +190,15 @@ def _compacted(title: SQLColumnExpression[Any]) -> SQLColumnExpression[Any]:
 
 @functools.cache
 def _chains_with_id() -> Select[str]:
-    return chains_holding(_contains(Session.id, "id_query"), "chain_with_id")
+    return chains_holding(contains(Session.id, ID_QUERY), "chain_with_id")
 
 
 @functools.cache
 def _chains_with_text() -> Select[str]:
     found = or_(
-        _contains(Session.title, "search_query"),
-        _contains(Session.id, "search_query"),
-        _contains(_compacted(Session.title), "compact_query"),
+        contains(Session.title, "search_query"),
+        contains(Session.id, "search_query"),
+        contains(_compacted(Session.title), "compact_query"),
     )
     return chains_holding(found, "chain_with_text")
 
@@ -174,14 +209,18 @@ _CONDITIONS: Final[dict[str, Callable[[SessionAlias], ColumnElement[bool]]]] = {
     "source": lambda session: unindexed(session.source) == bindparam("source", type_=TEXT),
     "sources": lambda session: unindexed(session.source).in_(bound_texts("sources")),
     "exclude_sources": lambda session: session.source.not_in(bound_texts("exclude_sources")),
-    "cwd_prefix": lambda session: is_within(session.cwd),
-    "cwd_root": lambda session: _is_absolute(session.cwd),
+    "cwd_below": lambda session: is_within(session.cwd),
+    "cwd_absolute": lambda session: _is_absolute(session.cwd),
+    "workspace_below": lambda session: _in_workspace(session, is_within(session.cwd)),
+    "workspace_absolute": lambda session: _in_workspace(session, _is_absolute(session.cwd)),
     "session_key": lambda session: session.session_key == bindparam("session_key"),
     "min_message_count": lambda session: session.message_count >= bindparam("min_message_count"),
     "archived": lambda session: session.archived == 1,
     "unarchived": lambda session: session.archived == 0,
+    "unpinned": lambda session: session.pinned == 0,
     "unhidden": lambda session: session.hidden == 0,
-    "id_query": lambda session: session.id.in_(_chains_with_id()),
+    ID_QUERY: lambda session: session.id.in_(_chains_with_id()),
     "search_query": lambda session: session.id.in_(_chains_with_text()),
     "listable": is_listable,
+    "empty": _is_empty,
 }

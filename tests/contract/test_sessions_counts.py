@@ -115,3 +115,19 @@ async def test_messages_are_counted(db: Any, raw: Any) -> None:
     counts = [await db.message_count(key) for key in ("a", "nope", "a\0", None, "")]
     assert counts == [2, 0, 0, 3, 3]
     assert await db.message_count() == 3
+
+
+async def test_empty_sessions_are_those_that_would_be_deleted(db: Any, raw: Any) -> None:
+    flags = {"archived": "archived = 1", "pinned": "pinned = 1", "undone": "title = 'T'"}
+    for session_id in ("plain", "titled", "open", "spoken", *flags):
+        await db.create_session(session_id, "cli")
+    await raw.execute("UPDATE sessions SET title = 'U' WHERE id = 'titled'")
+    for session_id, change in flags.items():
+        await raw.execute(f"UPDATE sessions SET {change} WHERE id = ?", session_id)
+    for session_id in ("spoken", "undone"):
+        await db.append_message(session_id, "user", "hi")
+    await raw.execute("UPDATE messages SET active = 0 WHERE session_id = 'undone'")
+    await raw.execute("UPDATE sessions SET message_count = 0 WHERE id = 'undone'")
+    await raw.execute("UPDATE sessions SET ended_at = 9 WHERE id <> 'open'")
+    assert await db.count_empty_sessions() == 2, "plain and titled"
+    assert await db.count_empty_sessions(include_pinned=True) == 3

@@ -1,0 +1,19 @@
+"""Which rows of an ordered result an operation returns."""
+
+from __future__ import annotations
+
+from typing import Final
+
+UNLIMITED: Final = 2**62
+"""Stands for no limit; as a sum with an offset it still fits a column."""
+
+
+def row_limit(limit: int | None) -> int:
+    """Return how many rows are wanted; None or a negative limit: all of them."""
+    wanted = UNLIMITED if limit is None else int(limit)
+    return wanted if 0 <= wanted < UNLIMITED else UNLIMITED
+
+
+def row_offset(offset: int | None) -> int:
+    """Return how many rows are left out before them; None or a negative offset: none."""
+    return min(max(int(offset or 0), 0), UNLIMITED)
