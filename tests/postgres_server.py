@@ -96,6 +96,16 @@ class PostgresServer:
             statement = sql.SQL("CREATE DATABASE {} TEMPLATE {} " + fast)
             admin.execute(statement.format(sql.Identifier(name), sql.Identifier(template)))
 
+    def create_foreign(self, name: str) -> None:
+        """Create an empty database whose locale orders and folds text unlike the others do."""
+        turkish = "LOCALE_PROVIDER icu ICU_LOCALE 'tr-TR' LOCALE 'C.UTF-8'"
+        for locale in (turkish, "LOCALE 'C.UTF-8'", ""):
+            with self.admin() as admin, contextlib.suppress(psycopg.Error):
+                statement = sql.SQL("CREATE DATABASE {} TEMPLATE template0 {}")
+                admin.execute(statement.format(sql.Identifier(name), sql.SQL(locale)))
+                return
+        raise PostgresUnavailable(f"the server creates no database {name}")
+
     def drop(self, name: str) -> None:
         """Drop a database, with whoever is still connected to it."""
         with self.admin() as admin:
