@@ -18,6 +18,9 @@ from hermes_orm.repositories.search_surroundings import CONTEXT, REPEATED
 from hermes_orm.rows import ContextEntry, SearchHit
 from hermes_orm.search.text import context_text, search_columns, whole_text
 
+COMPARED_AT_ONCE: Final = 500
+"""Archived hits; each of them is looked for in the chains of all."""
+
 _KEYS: Final = tuple(PLAIN_COLUMNS)
 _ID: Final = _KEYS.index("id")
 _ROLE: Final = _KEYS.index("role")
@@ -84,8 +87,10 @@ class SearchRepository(Repository):
         archived = [row[_ID] for row in rows if row[_ACTIVE] != 1]
         if not archived:
             return rows
-        found = self.tx.all(REPEATED, {"ids": id_list(archived)})
-        repeated = {row_id for (row_id,) in found}
+        repeated = set()
+        for start in range(0, len(archived), COMPARED_AT_ONCE):
+            ids = id_list(archived[start : start + COMPARED_AT_ONCE])
+            repeated.update(row_id for (row_id,) in self.tx.all(REPEATED, {"ids": ids}))
         return [row for row in rows if row[_ID] not in repeated]
 
     def _rows(self, route: Route, offset: int, limit: int) -> Sequence[Row]:

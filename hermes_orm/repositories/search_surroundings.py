@@ -55,11 +55,12 @@ def _chains(hit: CTE) -> CTE:
         )
     )
     chain = select(upwards.c.origin, upwards.c.id).cte("chain", recursive=True)
-    return chain.union(
+    chain = chain.union(
         select(chain.c.origin, child.id)
         .join_from(chain, child, has_key(child.parent_session_id, chain.c.id))
         .where(continued_parent_id(child).is_not(None))
     )
+    return chain.prefix_with("MATERIALIZED")  # else SQLite walks all chains again for each hit
 
 
 REPEATED: Final = Prepared(_repeated)
