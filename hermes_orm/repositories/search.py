@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Final, cast
 
@@ -73,25 +73,31 @@ class SearchRepository(Repository):
         return self._take(route, start, request.limit)[0]
 
     def _take(self, route: Route, start: int, wanted: int) -> tuple[list[Row], int]:
-        """Read on from row `start` until enough rows count; return them and where to read on."""
+        """Read from row `start` on until enough rows count; return them and where to read on."""
         taken: list[Row] = []
-        while missing := wanted - len(taken):
-            rows = self._rows(route, start, missing)
-            taken += self._without_repeated(rows)
-            start += missing
-            if len(rows) < missing:
+        size = wanted
+        while len(taken) < wanted:
+            rows = self._rows(route, start, size)
+            repeated = self._repeated(rows)
+            for row in rows:
+                if len(taken) == wanted:
+                    break
+                start += 1
+                if row[_ID] not in repeated:
+                    taken.append(row)
+            if len(rows) < size:
                 break
+            size = 4 * (wanted - len(taken))  # where there are some, there are more
         return taken, start
 
-    def _without_repeated(self, rows: Sequence[Row]) -> Iterable[Row]:
+    def _repeated(self, rows: Sequence[Row]) -> set[int]:
+        """The ids of archived rows that a live row repeats."""
         archived = [row[_ID] for row in rows if row[_ACTIVE] != 1]
-        if not archived:
-            return rows
-        repeated = set()
-        for start in range(0, len(archived), COMPARED_AT_ONCE):
-            ids = id_list(archived[start : start + COMPARED_AT_ONCE])
+        repeated: set[int] = set()
+        for first in range(0, len(archived), COMPARED_AT_ONCE):
+            ids = id_list(archived[first : first + COMPARED_AT_ONCE])
             repeated.update(row_id for (row_id,) in self.tx.all(REPEATED, {"ids": ids}))
-        return [row for row in rows if row[_ID] not in repeated]
+        return repeated
 
     def _rows(self, route: Route, offset: int, limit: int) -> Sequence[Row]:
         params = {**route.params, "limit": limit, "offset": offset}
