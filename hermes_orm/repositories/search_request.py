@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from hermes_orm.dialects.base import ALL_ROWS
 from hermes_orm.dialects.expressions import text_list
+from hermes_orm.repositories.paging import row_limit, row_offset
 from hermes_orm.rows import SearchHit
 from hermes_orm.search.query import SearchQuery, parse
 from hermes_orm.session_text import lookup_key
@@ -68,9 +68,8 @@ class SearchRequest:
         sources = _texts("source_filter", source_filter)
         excluded = _texts("exclude_sources", exclude_sources)
         roles = _texts("role_filter", role_filter)
-        most = _integer("limit", ALL_ROWS if limit is None else limit)
-        if sources == []:
-            most = 0
+        _check_integer("limit", limit, int | None)
+        _check_integer("offset", offset, int)
         has_tools = TOOL in (roles or ())
         wanted = {"sources": sources, "exclude_sources": excluded, "roles": roles}
         params = {
@@ -83,8 +82,8 @@ class SearchRequest:
             filters=frozenset(params if include_inactive else (*params, "visible")),
             params=params,
             order=_order(sort),
-            limit=most if 0 <= most < ALL_ROWS else ALL_ROWS,
-            offset=min(max(0, _integer("offset", offset)), ALL_ROWS),
+            limit=0 if sources == [] else row_limit(limit),
+            offset=row_offset(offset),
             keys=keys,
             covers_all=has_tools or not set(UNCOVERED_SOURCES).isdisjoint(sources or ()),
             has_tools=has_tools,
@@ -116,10 +115,9 @@ def _texts(name: str, values: Iterable[str] | None) -> list[str] | None:
     return texts
 
 
-def _integer(name: str, value: object) -> int:
-    if not isinstance(value, int):
+def _check_integer(name: str, value: object, kind: Any) -> None:
+    if not isinstance(value, kind):
         raise TypeError(f"{name} must be an integer, not {type(value).__name__}")
-    return int(value)
 
 
 def _order(sort: object) -> Order:
