@@ -4,7 +4,13 @@ import pytest
 
 from hermes_orm import SessionDB
 from tests.contract.stories import Story, ids
-from tests.contract.worlds import World
+from tests.contract.worlds import Row, World
+
+
+def likeness(world: World, row: Row, query: str) -> int:
+    """How well the likest id of a conversation matches: 0 when it is the query itself."""
+    names = (name for name in world.below(row) if query in name)
+    return min(2 - name.startswith(query) - (name == query) for name in names)
 
 
 @pytest.mark.parametrize("seeds", [range(n, n + 10) for n in range(0, 40, 10)], ids=str)
@@ -41,3 +47,7 @@ async def test_lists_follow_the_rules(db: SessionDB, story: Story, seeds: range)
                     row for row in expected if any("s1" in name for name in world.below(row))
                 ]
                 assert ids(found) == ids(holding), (seed, by_activity, everything)
+                if by_activity and not everything:
+                    holding.sort(key=lambda row: likeness(world, row, "s1"))
+                    likest = await db.search_sessions_by_id("S1", 2, include_archived=False)
+                    assert ids(likest) == [world.tip(row) for row in holding[:2]], seed

@@ -15,11 +15,13 @@ from hermes_orm.dialects.sqlite import ddl
 from hermes_orm.repositories.listing_statements import (
     Shape,
     carried_on,
+    page_by_activity,
+    page_by_id,
     page_by_start,
     recent_slice,
     rows_by_id,
 )
-from hermes_orm.repositories.session_filters import session_filter
+from hermes_orm.repositories.session_filters import ID_QUERY, session_filter
 from tests.contract.stories import Story, ids
 from tests.dialects.schemas import driver_of, fresh_sqlite, sqlite_file
 from tests.raw import Raw, postgres_engine
@@ -44,6 +46,27 @@ def test_sqlite_walks_the_index_of_start_times(filters: dict[str, Any]) -> None:
     tables = [step for step in steps if "sessions" in step or "messages" in step]
     assert "USING INDEX idx_sessions_started" in tables[0]
     assert all(step.startswith("SEARCH") for step in tables[1:])
+    assert "USE TEMP B-TREE FOR RIGHT PART OF ORDER BY" in steps, "of equal times only"
+
+
+@pytest.mark.parametrize("analyzed", [False, True])
+@pytest.mark.parametrize("filters", [{}, {"source": "cli", "workspace_key": "/w"}])
+def test_sqlite_walks_the_index_of_activity(filters: dict[str, Any], analyzed: bool) -> None:
+    kinds = ("include_children", "include_archived", "include_hidden")
+    wanted = session_filter(**filters, **dict.fromkeys(kinds, True))
+    with sqlite_file() as connection, fresh_sqlite() as driver:
+        if analyzed:
+            driver.execute(
+                "INSERT INTO sessions (id, source, started_at) "
+                "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 500) "
+                "SELECT 's' || i, 'cli', i FROM n"
+            )
+            driver.execute("ANALYZE")
+        statement = page_by_activity(wanted.names).compiled(connection.dialect)
+        values = statement.values({**wanted.params, **PAGE})
+        steps = [row[3] for row in driver.execute(f"EXPLAIN QUERY PLAN {statement.text}", values)]
+    assert "USING COVERING INDEX idx_hermes_session_recency_order" in steps[0]
+    assert not [step for step in steps[1:] if step.startswith("SCAN sessions")]
     assert "USE TEMP B-TREE FOR RIGHT PART OF ORDER BY" in steps, "of equal times only"
 
 
@@ -84,6 +107,12 @@ def many(make_location: Callable[..., str]) -> Iterator[Connection]:
             carried_on(session_filter().names), {"ids": text_list(["s1", "s2"])}, id="carried"
         ),
         pytest.param(rows_by_id(Shape(frozenset())), {"ids": text_list(["s1", "s2"])}, id="ids"),
+        pytest.param(page_by_activity(frozenset()), PAGE, id="activity"),
+        pytest.param(
+            page_by_id(Shape(session_filter(id_query="s1").names)),
+            {ID_QUERY: "s1", "limit": 20},
+            id="part of an id",
+        ),
     ],
 )
 def test_postgresql_looks_sessions_up(
@@ -95,7 +124,8 @@ def test_postgresql_looks_sessions_up(
     many.exec_driver_sql(f"PREPARE page AS {compiled.text}".replace("%", "%%"))
     plan = many.exec_driver_sql(f"EXPLAIN EXECUTE page ({values})").scalars().all()
     many.exec_driver_sql("DEALLOCATE page")
-    assert not [step for step in plan if "Seq Scan on sessions" in step]
+    scans = [step for step in plan if "Seq Scan on" in step and "system_prompts" not in step]
+    assert len(scans) == int(ID_QUERY in params), "all ids, once, for a part of one"
 
 
 @pytest.fixture

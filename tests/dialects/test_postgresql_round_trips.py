@@ -85,6 +85,7 @@ BATCH = [user("x")] * 100
         pytest.param(lambda db: db.get_messages("s", latest=True, limit=9), id="page"),
         pytest.param(lambda db: db.get_messages_as_conversation("s"), id="conversation"),
         pytest.param(lambda db: db.list_sessions_rich(include_pinned=True), id="list"),
+        pytest.param(lambda db: db.search_sessions_by_id("s"), id="part of an id"),
         pytest.param(lambda db: db.set_session_title("s", "T"), id="title"),
         pytest.param(lambda db: db.resolve_session_by_title("T"), id="by title"),
         pytest.param(lambda db: db.set_session_archived("s", True), id="flag"),
