@@ -10,6 +10,10 @@ from sqlalchemy import Connection, Engine, StaticPool, create_engine
 from hermes_orm.dialects.base import NOTHING, Dialect, Row, Transaction
 from hermes_orm.dialects.prepared import CompiledText, Params, Prepared
 from hermes_orm.dialects.sqlite import driver as sqlite_driver
+from hermes_orm.dialects.sqlite.undecodable import failures, is_undecodable, read_replacing
+
+STEP = 100
+"""Rows that are read from a cursor at a time."""
 
 
 class HeldConnection:
@@ -94,19 +98,45 @@ class SQLiteTransaction(Transaction):
 
     def all(self, statement: Prepared, params: Params = NOTHING) -> Sequence[Row]:
         """Return every row."""
-        rows: Sequence[Row] = self._execute(statement, params).fetchall()
+        try:
+            rows: Sequence[Row] = self._execute(statement, params).fetchall()
+        except failures() as error:
+            return self._replacing(error, statement, params)
         return rows
 
     def first(self, statement: Prepared, params: Params = NOTHING) -> Row | None:
         """Return the first row, or None."""
-        cursor = self._execute(statement, params)
-        row: Row | None = cursor.fetchone()
+        try:
+            cursor = self._execute(statement, params)
+            row: Row | None = cursor.fetchone()
+        except failures() as error:
+            return next(iter(self._replacing(error, statement, params)), None)
         cursor.close()  # an open cursor would keep the statement, and its lock, alive
         return row
 
     def each(self, statement: Prepared, params: Params) -> Iterator[Row]:
         """Yield the rows of a SELECT from one cursor."""
-        return iter(self._execute(statement, params))
+        seen = 0
+        try:
+            cursor = self._execute(statement, params)
+            while rows := cursor.fetchmany(STEP):
+                yield from rows
+                seen += len(rows)
+        except failures() as error:
+            left = {"offset": params["offset"] + seen, "limit": params["limit"] - seen}
+            yield from self._replacing(error, statement, {**params, **left})
+
+    def _replacing(self, error: Exception, statement: Prepared, params: Params) -> Sequence[Row]:
+        """Read once more what failed because of text that is no UTF-8; raise any other error."""
+        if statement.modifies or not is_undecodable(error):
+            raise error
+        assert self._held is not None
+
+        def fetch() -> Sequence[Row]:
+            rows: Sequence[Row] = self._execute(statement, params).fetchall()
+            return rows
+
+        return read_replacing(self._held.driver, fetch, statement, params)
 
     def run(self, statement: Prepared, params: Params = NOTHING) -> int:
         """Run a statement that returns no rows; return how many rows it changed."""
