@@ -52,8 +52,10 @@ def test_sqlite_walks_the_index_of_start_times(filters: dict[str, Any]) -> None:
 @pytest.mark.parametrize("analyzed", [False, True])
 @pytest.mark.parametrize("filters", [{}, {"source": "cli", "workspace_key": "/w"}])
 def test_sqlite_walks_the_index_of_activity(filters: dict[str, Any], analyzed: bool) -> None:
-    kinds = ("include_children", "include_archived", "include_hidden")
-    wanted = session_filter(**filters, **dict.fromkeys(kinds, True))
+    kinds: dict[str, Any] = dict.fromkeys(
+        ("include_children", "include_archived", "include_hidden"), True
+    )
+    wanted = session_filter(**filters, **kinds)
     with sqlite_file() as connection, fresh_sqlite() as driver:
         if analyzed:
             driver.execute(
