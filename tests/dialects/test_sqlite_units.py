@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import delete
 
 from hermes_orm import SessionDB
 from hermes_orm.database import Transaction
 from hermes_orm.dialects.sqlite import driver, upkeep
 from hermes_orm.errors import StoreLockedError
+from hermes_orm.models import StateMeta
 from hermes_orm.repositories.meta import SET_META
 
 
@@ -195,6 +197,8 @@ async def test_a_read_that_writes_is_refused(path: str, scope: Any) -> None:
     async with SessionDB(path) as db:
         with pytest.raises(sqlite3.OperationalError, match="attempt to write a readonly database"):
             await db.database.read(lambda tx: put(tx, "k"), scope=scope)
+        with pytest.raises(sqlite3.OperationalError, match="attempt to write a readonly database"):
+            await db.database.read(lambda tx: tx.connection.execute(delete(StateMeta)), scope=scope)
         await db.set_meta("k", "v")
 
 

@@ -36,7 +36,7 @@ class Lane:
         self.pending = 0
 
     async def read(self, work: Work[T], scope: Scope, *, guarded: bool) -> T:
-        """Run a read unit; `guarded` makes the writer's connection refuse changes meanwhile."""
+        """Run a read unit; `guarded` on the writer's connection, which could change something."""
         context = contextvars.copy_context()
         self.pending += 1
         try:
@@ -54,18 +54,15 @@ class Lane:
 
 def read_unit(held: HeldConnection, work: Work[T], scope: Scope, guarded: bool) -> T:
     """Run `work` on the connection's thread, in a snapshot unless one statement is all it sends."""
-    tx = SQLiteTransaction(held)
+    tx = SQLiteTransaction(held, guarded=guarded)
     try:
-        if guarded:
-            held.driver.execute("PRAGMA query_only=1")
         if scope != "statement":
             held.begin("BEGIN")
         return work(tx)
     finally:
         tx.end()
         held.rollback()
-        if guarded:
-            held.driver.execute("PRAGMA query_only=0")
+        held.allow_changes()
 
 
 class SQLiteTransport(Transport):

@@ -36,12 +36,27 @@ class HeldConnection:
         )
         self.sqlalchemy_dialect = self._engine.dialect
         self._connection: Connection | None = None
+        self._is_query_only = False
 
     def connection(self) -> Connection:
         """Return the held SQLAlchemy connection, made when the first unit needs it."""
         if self._connection is None:
             self._connection = self._engine.connect()
         return self._connection
+
+    def forbid_changes(self) -> None:
+        """Have SQLite refuse every change until `allow_changes`.
+
+        Both expire all prepared statements of the connection: too dear for each read.
+        """
+        self._is_query_only = True
+        self.driver.execute("PRAGMA query_only=1")
+
+    def allow_changes(self) -> None:
+        """Undo `forbid_changes`, if it was called."""
+        if self._is_query_only:
+            self.driver.execute("PRAGMA query_only=0")
+            self._is_query_only = False
 
     def begin(self, statement: str) -> None:
         """Send `BEGIN` or `BEGIN IMMEDIATE`."""
@@ -69,14 +84,19 @@ class HeldConnection:
 
 
 class SQLiteTransaction(Transaction):
-    """One unit on a held connection; useless once the unit has ended."""
+    """One unit on a held connection; useless once the unit has ended.
 
-    __slots__ = ("_driver", "_held", "_key")
+    A guarded one only reads, although the connection is the writer's: prepared statements that
+    change something are refused here, and other statements by SQLite.
+    """
 
-    def __init__(self, held: HeldConnection) -> None:
+    __slots__ = ("_driver", "_held", "_is_guarded", "_key")
+
+    def __init__(self, held: HeldConnection, *, guarded: bool = False) -> None:
         super().__init__(held.dialect)
         self._held: HeldConnection | None = held
         self._driver = held.driver
+        self._is_guarded = guarded
         self._key = held.sqlalchemy_dialect
 
     def end(self) -> None:
@@ -88,10 +108,20 @@ class SQLiteTransaction(Transaction):
         """The held SQLAlchemy connection."""
         if self._held is None:
             raise RuntimeError("this unit of work has ended: no statement can run on it any more")
+        if self._is_guarded:
+            self._held.forbid_changes()
         return self._held.connection()
 
+    def _compiled(self, statement: Prepared) -> CompiledText:
+        if self._is_guarded and statement.modifies:
+            readonly: Exception = sqlite_driver.module().OperationalError(
+                "attempt to write a readonly database"
+            )
+            raise readonly
+        return statement.compiled(self._key)
+
     def _execute(self, statement: Prepared, params: Params) -> Any:
-        compiled: CompiledText = statement.compiled(self._key)
+        compiled = self._compiled(statement)
         if self._driver is None or not Prepared.on_driver:
             return self.connection.exec_driver_sql(compiled.text, compiled.values(params))
         return self._driver.execute(compiled.text, compiled.values(params))
@@ -147,7 +177,7 @@ class SQLiteTransaction(Transaction):
 
     def run_many(self, statement: Prepared, rows: Sequence[Params]) -> None:
         """Run a statement once per parameter set, in order."""
-        compiled = statement.compiled(self._key)
+        compiled = self._compiled(statement)
         values = [compiled.values(row) for row in rows]
         if self._driver is None or not Prepared.on_driver:
             self.connection.exec_driver_sql(compiled.text, values)
