@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 from sqlalchemy import ClauseElement, bindparam, select, union, update
-from sqlalchemy.orm import aliased
 
 from hermes_orm import clock
 from hermes_orm.dialects import Prepared
@@ -14,7 +13,7 @@ from hermes_orm.dialects.expressions import has_key
 from hermes_orm.models import Session
 from hermes_orm.repositories.ancestry import SESSION_ID, walk
 from hermes_orm.repositories.base import Repository
-from hermes_orm.repositories.lineage import continued_parent_id
+from hermes_orm.repositories.lineage import continued_parent_id, with_carrying
 from hermes_orm.session_text import lookup_key
 
 
@@ -25,13 +24,8 @@ def _marking(**values: Any) -> ClauseElement:
     locked in the order of their ids: two callers may start at two ends of a conversation.
     """
     earlier = walk("earlier", SESSION_ID, continued_parent_id)
-    later = select(Session.id).where(Session.id == SESSION_ID).cte("later", recursive=True)
-    child = aliased(Session)
-    later = later.union(
-        select(child.id)
-        .join_from(later, child, has_key(child.parent_session_id, later.c.id))
-        .where(continued_parent_id(child).is_not(None))
-    )
+    given = select(Session.id).where(Session.id == SESSION_ID)
+    later = with_carrying(given.cte("later", recursive=True))
     conversation = union(select(earlier.c.id), select(later.c.id)).subquery()
     locked = (
         select(Session.id)

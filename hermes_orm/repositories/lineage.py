@@ -124,13 +124,7 @@ def last_active(session_id: SQLColumnExpression[str]) -> ScalarSelect[Any]:
 def chain_last_active(session: SessionAlias) -> ColumnElement[Any]:
     """Return the time of the last sign of life of the session, or of what carries it on."""
     start = select(session.id.label("id")).correlate(session)
-    later = start.cte("later", recursive=True, nesting=True)
-    child = aliased(Session)
-    later = later.union(
-        select(child.id)
-        .join_from(later, child, has_key(child.parent_session_id, later.c.id))
-        .where(continued_parent_id(child).is_not(None))
-    )
+    later = with_carrying(start.cte("later", recursive=True, nesting=True))
     latest = select(func.max(SessionRecency.last_active)).join_from(
         later, SessionRecency, has_key(SessionRecency.session_id, later.c.id)
     )
@@ -183,6 +177,16 @@ def tip_id(session: SessionAlias) -> ColumnElement[str]:
     last = select(walk.c.id).where(walk.c.next_id.is_(None)).scalar_subquery()
     return case(
         (session.end_reason == COMPRESSION, func.coalesce(last, session.id)), else_=session.id
+    )
+
+
+def with_carrying(start: CTE) -> CTE:
+    """Return the rows (`id`) of `start`, and of all that carries them on."""
+    child = aliased(Session)
+    return start.union(
+        select(child.id)
+        .join_from(start, child, has_key(child.parent_session_id, start.c.id))
+        .where(continued_parent_id(child).is_not(None))
     )
 
 

@@ -48,6 +48,7 @@ async def test_sources_are_counted(four: Any) -> None:
     assert await four.session_count_by_source(include_archived=True) == {"cli": 2, "tg": 2}
     assert await four.session_count_by_source(archived_only=True) == {"tg": 1}
     assert await four.session_count_by_source(include_hidden=False) == {"cli": 1, "tg": 1}
+    assert await four.count_empty_sessions() == 1
 
 
 async def test_at_least_n_sessions(four: Any) -> None:

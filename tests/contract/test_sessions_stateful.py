@@ -149,11 +149,19 @@ list_options = st.fixed_dictionaries(
         "session_key": st.sampled_from([None, "", "k"]),
     },
 )
+searched = st.fixed_dictionaries(
+    {},
+    optional={
+        name: filters.get(name, numbers)
+        for name in ("source", "sources", "exclude_sources", "include_archived", "limit")
+    },
+)
 counted = st.fixed_dictionaries({}, optional={**filters, "exclude_children": st.booleans()})
+skills = st.builds('[IMPORTANT: The user has invoked the "{}" skill.'.format, odd_texts)
 messages = st.fixed_dictionaries(
     {"role": st.sampled_from(["user", "user", "assistant", "tool"])},
     optional={
-        "content": st.none() | odd_texts | st.just([{"type": "text", "text": "see"}]),
+        "content": st.none() | odd_texts | skills | st.just([{"type": "text", "text": "see"}]),
         "timestamp": stamps,
         "tool_calls": st.just([{"id": "c", "function": {"name": "f", "arguments": "{}"}}]),
     },
@@ -161,6 +169,8 @@ messages = st.fixed_dictionaries(
 
 LOOK_UPS = (
     "get_session",
+    "get_session_rich_row",
+    "get_first_assistant_text",
     "resolve_session_id",
     "get_session_title",
     "get_session_title_source",
@@ -319,6 +329,13 @@ class Pair(RuleBasedStateMachine):
     @rule(options=list_options)
     def list_some(self, options: Any) -> None:
         self.both("list_sessions_rich", **options)
+
+    @rule(query=queries, options=searched, source=sources, workspace=paths | odd_texts)
+    def search(self, query: Any, options: Any, source: str, workspace: Any) -> None:
+        self.both("search_sessions_by_id", query, **options)
+        self.both("search_sessions", source, options.get("limit"), workspace_key=workspace)
+        self.both("list_skill_scaffolded_sessions")
+        self.both("count_empty_sessions", include_pinned=bool(source))
 
     @rule(options=counted, n=st.integers(-1, 4))
     def count(self, options: Any, n: int) -> None:
