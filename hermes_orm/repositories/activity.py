@@ -12,6 +12,7 @@ from hermes_orm import clock
 from hermes_orm.dialects import Prepared
 from hermes_orm.models import Session
 from hermes_orm.repositories.base import Repository
+from hermes_orm.repositories.session_rows import with_times
 from hermes_orm.rows import SessionActivity
 from hermes_orm.session_text import lookup_key, session_text
 
@@ -125,7 +126,8 @@ class ActivityRepository(Repository):
         found = self.tx.first(GET_ACTIVITY, {"session_id": _key(session_id)})
         if found is None:
             return None
-        at, description, provenance = found[0], _described(found[1]), _provenance(found[2])
+        at = with_times({"id": session_id, "last_activity_at": found[0]})["last_activity_at"]
+        description, provenance = _described(found[1]), _provenance(found[2])
         return {
             "last_activity_at": at,
             "last_activity_ts": at,

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from sqlalchemy import BigInteger, bindparam, func, literal_column, select
 
+from hermes_orm.codec import plain_text
 from hermes_orm.dialects import Prepared
 from hermes_orm.models import Message, Session
 from hermes_orm.repositories.base import Repository
@@ -93,7 +94,7 @@ class CountRepository(Repository):
         )
         counts = Counter[str]()
         for source, count in self.tx.all(count_by_source(wanted.names), wanted.params):
-            counts[source or DEFAULT_SOURCE] += count
+            counts[plain_text(source or DEFAULT_SOURCE)] += count
         return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
     def session_count_ge(self, n: int = 1) -> bool:

@@ -22,7 +22,7 @@ from hermes_orm.repositories.listing_statements import (
 from hermes_orm.repositories.paging import UNLIMITED, row_limit, row_offset
 from hermes_orm.repositories.previews import preview_of
 from hermes_orm.repositories.session_filters import ID_QUERY, SessionFilter, session_filter
-from hermes_orm.repositories.session_rows import SESSION_KEYS
+from hermes_orm.repositories.session_rows import SESSION_KEYS, with_times
 from hermes_orm.rows import ActiveSessionRow, RichSessionRow
 from hermes_orm.session_text import lookup_key
 
@@ -96,7 +96,8 @@ class ListingRepository(Repository):
         window = {"limit": row_limit(limit), "offset": row_offset(offset)}
         rows = self.tx.all(page_by_activity(wanted.names), {**wanted.params, **window})
         keys = (*SESSION_KEYS, "last_active")
-        return [cast(ActiveSessionRow, dict(zip(keys, row, strict=True))) for row in rows]
+        sessions = (with_times(dict(zip(keys, row, strict=True))) for row in rows)
+        return [cast(ActiveSessionRow, session) for session in sessions]
 
     def search_sessions_by_id(
         self,
@@ -206,7 +207,7 @@ def _rich_row(keys: Iterable[str], row: Sequence[Any]) -> RichSessionRow:
     active, text, root_id = row[-3:]
     session["last_active"] = active
     session["preview"] = preview_of(text)
-    session["unread"] = session_unread(session)
+    session["unread"] = session_unread(with_times(session))
     if root_id != session["id"]:
         session["_lineage_root_id"] = root_id
     listed: RichSessionRow = session

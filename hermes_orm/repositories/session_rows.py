@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any, Final, cast
 
@@ -13,6 +14,17 @@ from hermes_orm.rows import CompactSessionRow, SessionRow
 COMPACT_KEYS: Final = tuple(CompactSessionRow.__annotations__)
 SESSION_KEYS: Final = tuple(SessionRow.__annotations__)
 """The keys of `get_session`: constants, since the table has more columns."""
+
+_TIMES: Final = (
+    "started_at",
+    "ended_at",
+    "last_activity_at",
+    "last_read_at",
+    "last_active",
+    "compression_failure_cooldown_until",
+)
+
+logger = logging.getLogger(__name__)
 
 
 def compact_columns(session: type[Session] = Session) -> list[ColumnElement[Any]]:
@@ -33,4 +45,20 @@ def session_columns(
 
 def session_row(row: Sequence[Any] | None) -> SessionRow | None:
     """Return the dict for a row of `session_columns`; None for none."""
-    return None if row is None else cast(SessionRow, dict(zip(SESSION_KEYS, row, strict=True)))
+    if row is None:
+        return None
+    session = dict(zip(SESSION_KEYS, row, strict=True))
+    return cast(SessionRow, with_times(session))
+
+
+def with_times(session: dict[str, Any]) -> dict[str, Any]:
+    """Return the row itself, each time in it a float or None.
+
+    SQLite stores any text as a time; callers, who calculate with times, get None and a warning.
+    """
+    for key in _TIMES:
+        at = session.get(key)
+        if at is not None and type(at) is not float:
+            logger.warning("sessions: %s of row %r is no time and is ignored", key, session["id"])
+            session[key] = None
+    return session

@@ -1,0 +1,64 @@
+"""What SQLite lets other programs store affects its own row only: field report B2."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hermes_orm import SessionDB
+from tests.contract.stories import ids
+from tests.raw import Raw
+
+TIMES = ["started_at", "ended_at", "last_activity_at", "last_read_at"]
+
+
+@pytest.fixture
+def location(make_location: Callable[..., str]) -> str:
+    return make_location("sqlite")
+
+
+@pytest.mark.parametrize("column", TIMES)
+async def test_text_in_place_of_a_time(
+    db: SessionDB, raw: Raw, caplog: pytest.LogCaptureFixture, column: str
+) -> None:
+    for session_id in ("ok", "bad"):
+        await db.create_session(session_id, "cli", cwd="/w")
+        await db.append_message(session_id, "user", "hello")
+        await db.set_session_read(session_id)
+    await raw.execute(f"UPDATE sessions SET {column} = 'not-a-time' WHERE id = 'bad'")
+    rows: list[Any] = [await db.get_session("bad"), await db.get_session_rich_row("bad")]
+    listed = await db.list_sessions_rich()
+    assert sorted(ids(listed)) == ["bad", "ok"]
+    rows += [row for row in listed if row["id"] == "bad"]
+    rows += [row for row in await db.search_sessions() if row["id"] == "bad"]
+    assert [row[column] for row in rows] == [None] * 4
+    warned = {record.getMessage() for record in caplog.records}
+    assert f"sessions: {column} of row 'bad' is no time and is ignored" in warned
+    assert "ok" in ids(await db.list_sessions_rich(order_by_last_active=True))
+    activity: Any = await db.get_session_activity("bad")
+    assert activity["seconds_since_activity"] is None
+    assert await db.session_count(exclude_children=True) == 2
+    assert len(await db.distinct_session_cwds()) == 1
+    await db.get_compression_tip("bad")
+    await db.resolve_resume_session_id("bad")
+    await db.finalize_orphaned_compression_sessions()
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("title", b"\xff"), ("cwd", b"/w\xff"), ("model_config", b"{}"), ("source", b"cli")],
+)
+async def test_bytes_in_place_of_text(db: SessionDB, raw: Raw, column: str, value: bytes) -> None:
+    for session_id in ("ok", "bad"):
+        await db.create_session(session_id, "cli", cwd="/w")
+    await raw.execute(f"UPDATE sessions SET {column} = ? WHERE id = 'bad'", value)
+    for by_activity in (False, True):
+        rows = await db.list_sessions_rich(order_by_last_active=by_activity)
+        assert sorted(ids(rows)) == ["bad", "ok"]
+    assert await db.get_session("bad") is not None
+    assert await db.session_count(exclude_children=True) == 2
+    await db.session_count_by_source()
+    await db.distinct_session_cwds()
+    await db.patch_session_model_config("bad", {"k": 1})
+    await db.set_session_title("bad", "T")
+    assert await db.get_session_title("bad") == "T"
