@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, ClassVar, Literal, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Select
@@ -160,6 +160,16 @@ class Transport(ABC):
     """Connections of one store to its database; runs units of work on them."""
 
     dialect: Dialect
+
+    async def translated(self, call: Awaitable[T]) -> T:
+        """Await `call`; what callers see of its errors is up to the dialect."""
+        try:
+            return await call
+        except Exception as error:
+            translated = self.dialect.translate(error)
+            if translated is error:
+                raise
+            raise translated from None  # the driver's text may show values
 
     @abstractmethod
     async def open(self, deadline: float) -> None:

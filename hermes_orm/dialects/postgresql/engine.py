@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, exc
@@ -54,7 +53,7 @@ class PostgreSQLTransport(Transport):
         """Create the engine and make sure that the schema is current."""
         engine = new_engine(self._options, self._connections)
         try:
-            await self._translated(
+            await self.translated(
                 opening.ensure_schema(engine, self._options, read_only=self._read_only)
             )
         except BaseException:
@@ -83,20 +82,11 @@ class PostgreSQLTransport(Transport):
         if asyncio.get_running_loop() is not self._loop:
             raise EventLoopError()
         return await patiently(
-            lambda: self._translated(self._once(work, begin, patience, replaceable)),
+            lambda: self.translated(self._once(work, begin, patience, replaceable)),
             patience=patience,
             is_busy=self.dialect.is_busy,
             exhausted=errors.lock_error,
         )
-
-    async def _translated(self, call: Coroutine[Any, Any, T]) -> T:
-        try:
-            return await call
-        except Exception as error:
-            translated = self.dialect.translate(error)
-            if translated is error:
-                raise
-            raise translated from None  # the driver's text may show key values
 
     async def _once(
         self, work: Work[T], begin: str | None, patience: float, replaceable: bool

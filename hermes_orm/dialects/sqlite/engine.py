@@ -86,7 +86,7 @@ class SQLiteTransport(Transport):
         """Open the writer's connection; patient while another process holds the file."""
         loop = asyncio.get_running_loop()
         await patiently(
-            lambda: self._translated(self._open_once()),
+            lambda: self.translated(self._open_once()),
             patience=deadline - loop.time(),
             is_busy=self.dialect.is_busy,
             exhausted=sqlite_driver.lock_error,
@@ -146,17 +146,11 @@ class SQLiteTransport(Transport):
         lane = await self._reader()
         writer = self._require_writer()
         return await patiently(
-            lambda: self._translated((lane or writer).read(work, scope, guarded=lane is None)),
+            lambda: self.translated((lane or writer).read(work, scope, guarded=lane is None)),
             patience=patience,
             is_busy=self.dialect.is_busy,
             exhausted=sqlite_driver.lock_error,
         )
-
-    async def _translated(self, call: Any) -> Any:
-        try:
-            return await call
-        except sqlite_driver.module().Error as error:
-            raise self.dialect.translate(error) from None
 
     async def _reader(self) -> Lane | None:
         """Return the least busy reader; while all are busy, up to the limit, another one."""
