@@ -17,6 +17,10 @@ ARGUMENTS: dict[str, Any] = {
     "session_row": {},
 }
 BY_NAME = {"set_auto_title": {"source": "llm"}, "set_session_title_source": {"source": "llm"}}
+CHANGING = tuple(
+    "append_ backfill_ clear_ create_ end_ ensure_ finalize_ patch_ reopen_ set_ touch_ update_".split()
+)
+"""How the names of operations begin that write."""
 NO_OPERATION = {"close", "sanitize_title", "session_unread", "_is_compression_child_row"}
 
 
@@ -53,7 +57,5 @@ async def test_writes_refuse_and_reads_answer(db: Any, open_store: Callable[...,
             assert isinstance(error, sqlite3.OperationalError)
             assert str(error).startswith(f"{name}: the store is read-only")
             refused.add(name)
-    changing = ("set_", "update_", "append_", "create_", "ensure_", "end_", "touch_", "clear_")
-    changing += ("reopen_", "finalize_", "patch_", "backfill_")
-    assert refused == {name for name in operations() if name.startswith(changing)}
+    assert refused == {name for name in operations() if name.startswith(CHANGING)}
     assert (await db.get_session("s"), await db.get_messages("s")) == before
