@@ -17,8 +17,19 @@ ARGUMENTS: dict[str, Any] = {
     "session_row": {},
 }
 BY_NAME = {"set_auto_title": {"source": "llm"}, "set_session_title_source": {"source": "llm"}}
-CHANGING = tuple(
-    "append_ backfill_ clear_ create_ end_ ensure_ finalize_ patch_ reopen_ set_ touch_ update_".split()
+CHANGING = (
+    "append_",
+    "backfill_",
+    "clear_",
+    "create_",
+    "end_",
+    "ensure_",
+    "finalize_",
+    "patch_",
+    "reopen_",
+    "set_",
+    "touch_",
+    "update_",
 )
 """How the names of operations begin that write."""
 NO_OPERATION = {"close", "sanitize_title", "session_unread", "_is_compression_child_row"}
