@@ -151,6 +151,14 @@ class MessageRow(TypedDict):
     display_metadata: JsonObject | None
 
 
+class MessageState(TypedDict):
+    """Where a message is and whether it is live (`active` 1) or archived (`compacted` 1)."""
+
+    session_id: str
+    active: int
+    compacted: int
+
+
 class MessageWindow(TypedDict):
     """Messages around an anchor; the counts are the messages read on each side of it."""
 

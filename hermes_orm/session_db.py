@@ -17,6 +17,7 @@ from hermes_orm.repositories.conversations import ConversationRepository
 from hermes_orm.repositories.counts import CountRepository
 from hermes_orm.repositories.flags import FlagRepository
 from hermes_orm.repositories.listing import ListingRepository, session_unread
+from hermes_orm.repositories.lookups import LookupRepository
 from hermes_orm.repositories.messages import MessagePlans
 from hermes_orm.repositories.meta import MetaRepository
 from hermes_orm.repositories.openings import OpeningRepository
@@ -25,6 +26,7 @@ from hermes_orm.repositories.session_models import SessionModelRepository
 from hermes_orm.repositories.sessions import SessionRepository
 from hermes_orm.repositories.title_families import TitleFamilyRepository
 from hermes_orm.repositories.titles import DERIVED, LLM, USER, TitleRepository
+from hermes_orm.repositories.views import ViewRepository
 from hermes_orm.repositories.workspaces import WorkspaceRepository
 from hermes_orm.services import (
     chains,
@@ -177,6 +179,23 @@ class SessionDB:
     get_messages_as_conversation = reads(
         ConversationRepository.get_messages_as_conversation, scope="statement"
     )
+    get_messages_around = reads(ViewRepository.get_messages_around, scope="statement")
+    get_anchored_view = reads(ViewRepository.get_anchored_view, scope="statement")
+    list_recent_user_messages = reads(LookupRepository.list_recent_user_messages, scope="statement")
+    latest_message_row_id = reads(LookupRepository.latest_message_row_id, scope="statement")
+    latest_user_message_row_id = reads(
+        LookupRepository.latest_user_message_row_id, scope="statement"
+    )
+    get_message_role = reads(LookupRepository.get_message_role, scope="statement")
+    has_platform_message_id = reads(LookupRepository.has_platform_message_id, scope="statement")
+    has_archived_messages = reads(LookupRepository.has_archived_messages, scope="statement")
+    get_active_message_watermark = reads(
+        LookupRepository.get_active_message_watermark, scope="statement"
+    )
+    _get_message_storage_state = reads(
+        LookupRepository.get_message_storage_state, scope="statement"
+    )
+
 
     # Search
     search_messages = runs(search.search_messages)

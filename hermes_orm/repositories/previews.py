@@ -34,6 +34,7 @@ _EXCERPT_JOINT: Final = "\x1e"
 
 _EXCERPT_LENGTH: Final = 63
 _PREVIEW_LENGTH: Final = 60
+_SHORT_PREVIEW_LENGTH: Final = 80
 
 
 def first_user_text(session_id: SQLColumnExpression[Any]) -> ColumnElement[str | None]:
@@ -83,6 +84,18 @@ def preview_of(stored: str | bytes | None) -> str:
     text = content if isinstance(content, str) else _text_of_parts(content)
     preview = _described_scaffold(text) or _excerpt(text)
     return preview if len(preview) <= _PREVIEW_LENGTH else preview[:_PREVIEW_LENGTH] + "..."
+
+
+def short_preview_of(stored: str | bytes | None) -> str:
+    """Return the preview of a user message to go back to: one line of at most 80 characters."""
+    content = decode_content(stored)
+    if isinstance(content, str):
+        text = _described_scaffold(content) or content
+    else:
+        text = _text_of_parts(content) or "[multimodal content]" * isinstance(content, list)
+    line = " ".join(text.split())
+    is_short = len(line) <= _SHORT_PREVIEW_LENGTH
+    return line if is_short else line[: _SHORT_PREVIEW_LENGTH - 3] + "..."
 
 
 def _text_of_parts(content: object) -> str:

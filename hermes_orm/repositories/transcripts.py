@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, ColumnElement, Select, SQLColumnExpression, bindparam, select
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Select,
+    SQLColumnExpression,
+    bindparam,
+    or_,
+    select,
+)
 from sqlalchemy.orm import aliased
 
 from hermes_orm.dialects import Prepared
@@ -30,7 +38,7 @@ def session_rows(
     """Return the statement that reads a session's rows in order, for `Transaction.each`."""
     row_id, from_id = Message.id, FROM_ID
     is_beyond = row_id < from_id if newest_first else row_id > from_id
-    statement = select(*_columns(columns)).where(Message.session_id == SESSION_ID, is_beyond)
+    statement = select(*message_columns(columns)).where(Message.session_id == SESSION_ID, is_beyond)
     if not with_inactive:
         statement = statement.where(unindexed(Message.active) == 1)
     return Prepared(_page(statement, row_id.desc() if newest_first else row_id))
@@ -47,12 +55,18 @@ def displayed_rows(columns: tuple[str, ...], *, with_inactive: bool) -> Prepared
     ids = select(row.id).where(row.session_id.in_(display_chain()), row.id > FROM_ID)
     if not with_inactive:
         ids = ids.where(unindexed(row.active) == 1)
-    statement = select(*_columns(columns)).where(Message.id.in_(_page(ids, row.id + 0)))
+    statement = select(*message_columns(columns)).where(Message.id.in_(_page(ids, row.id + 0)))
     return Prepared(statement.order_by(Message.id))
 
 
-def _columns(names: tuple[str, ...]) -> list[ColumnElement[Any]]:
+def message_columns(names: tuple[str, ...]) -> list[ColumnElement[Any]]:
+    """Return columns of `messages` by their names in the table."""
     return [Message.__table__.c[name] for name in names]
+
+
+def is_visible(message: type[Message]) -> ColumnElement[bool]:
+    """Whether a message is live, or archived by compaction; undone ones are neither."""
+    return or_(unindexed(message.active) == 1, message.compacted == 1)
 
 
 def _page(statement: Select[Any], order: SQLColumnExpression[Any]) -> Select[Any]:
