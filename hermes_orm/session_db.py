@@ -16,20 +16,24 @@ from hermes_orm.repositories.chains import ChainRepository
 from hermes_orm.repositories.conversations import ConversationRepository
 from hermes_orm.repositories.counts import CountRepository
 from hermes_orm.repositories.flags import FlagRepository
+from hermes_orm.repositories.leases import LeaseRepository
 from hermes_orm.repositories.listing import ListingRepository, session_unread
 from hermes_orm.repositories.lookups import LookupRepository
 from hermes_orm.repositories.messages import MessagePlans
 from hermes_orm.repositories.meta import MetaRepository
 from hermes_orm.repositories.openings import OpeningRepository
 from hermes_orm.repositories.orphans import OrphanRepository
+from hermes_orm.repositories.rewriting import RewritingPlans, RewritingRepository
 from hermes_orm.repositories.session_models import SessionModelRepository
 from hermes_orm.repositories.sessions import SessionRepository
 from hermes_orm.repositories.title_families import TitleFamilyRepository
 from hermes_orm.repositories.titles import DERIVED, LLM, USER, TitleRepository
+from hermes_orm.repositories.undo import UndoRepository
 from hermes_orm.repositories.views import ViewRepository
 from hermes_orm.repositories.workspaces import WorkspaceRepository
 from hermes_orm.services import (
     chains,
+    leases,
     listing,
     messages,
     meta,
@@ -175,6 +179,11 @@ class SessionDB:
         MessagePlans.append_message, patience=TRANSCRIPT_PATIENCE, scope="statement"
     )
     append_messages_batch = runs(messages.append_messages_batch, modifies=True)
+    replace_messages = runs(messages.replace_messages, modifies=True)
+    clear_messages = writes(RewritingRepository.clear_messages)
+    set_latest_user_api_content = plans(RewritingPlans.set_latest_user_api_content)
+    rewind_to_message = writes(UndoRepository.rewind_to_message)
+    restore_rewound = writes(UndoRepository.restore_rewound)
     get_messages = runs(messages.get_messages)
     get_messages_as_conversation = reads(
         ConversationRepository.get_messages_as_conversation, scope="statement"
@@ -196,6 +205,22 @@ class SessionDB:
         LookupRepository.get_message_storage_state, scope="statement"
     )
 
+    # Leases
+    try_acquire_compression_lock = runs(leases.try_acquire_compression_lock)
+    refresh_compression_lock = runs(leases.refresh_compression_lock)
+    release_compression_lock = runs(leases.release_compression_lock)
+    get_compression_lock_holder = reads(
+        LeaseRepository.get_compression_lock_holder, scope="statement"
+    )
+    try_acquire_session_turn_lease = runs(leases.try_acquire_session_turn_lease, modifies=True)
+    acquire_session_turn_lease = runs(leases.acquire_session_turn_lease, modifies=True)
+    refresh_session_turn_lease = writes(
+        LeaseRepository.refresh_session_turn_lease, scope="statement"
+    )
+    release_session_turn_lease = writes(
+        LeaseRepository.release_session_turn_lease, scope="statement"
+    )
+    _session_turn_lease_key = reads(LeaseRepository.session_turn_lease_key, scope="statement")
 
     # Search
     search_messages = runs(search.search_messages)

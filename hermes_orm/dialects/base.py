@@ -144,6 +144,8 @@ class Dialect(ABC):
     name: str
     content_marker: str
     """Prefix that tells stored structured content from text."""
+    is_on_one_host: bool
+    """Whether everybody who uses a database runs on its host, where process ids mean the same."""
     transcript: Transcript
     search: Search
 

@@ -17,9 +17,11 @@ ARGUMENTS: dict[str, Any] = {
     "patch": {"k": 1},
     "cwd_to_root": {"/w": "/w"},
     "session_row": {},
+    "row_id": 1,
 }
 BY_NAME = {"set_auto_title": {"source": "llm"}, "set_session_title_source": {"source": "llm"}}
 CHANGING = (
+    "acquire_session_",
     "append_",
     "backfill_",
     "clear_",
@@ -28,9 +30,12 @@ CHANGING = (
     "ensure_",
     "finalize_",
     "patch_",
+    "refresh_session_",
+    "release_session_",
     "reopen_",
     "set_",
     "touch_",
+    "try_acquire_session_",
     "update_",
 )
 """How the names of operations begin that write."""

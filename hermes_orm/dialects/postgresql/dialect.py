@@ -13,6 +13,7 @@ class PostgreSQLDialect(Dialect):
 
     name = "postgresql"
     content_marker = "\x01json:"
+    is_on_one_host = False
 
     def __init__(self) -> None:
         self.transcript = PostgreSQLTranscript()

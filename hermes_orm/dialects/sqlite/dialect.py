@@ -13,6 +13,7 @@ class SQLiteDialect(Dialect):
 
     name = "sqlite"
     content_marker = "\x00json:"
+    is_on_one_host = True
 
     def __init__(self) -> None:
         self.transcript = SQLiteTranscript()
