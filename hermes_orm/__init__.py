@@ -35,8 +35,10 @@ from hermes_orm.repositories.activity import ActivityProvenance
 from hermes_orm.repositories.workspaces import workspace_key
 from hermes_orm.rows import (
     ActiveSessionRow,
+    CompressionCooldown,
     ContextEntry,
     ConversationMessage,
+    CooldownRow,
     MessageRow,
     RichSessionRow,
     ScaffoldedSession,
@@ -55,10 +57,12 @@ __all__ = [
     "PERSISTENCE_ERROR_CAUSES",
     "ActiveSessionRow",
     "ActivityProvenance",
+    "CompressionCooldown",
     "CompressionSessionBusyError",
     "CompressionSessionClosedError",
     "ContextEntry",
     "ConversationMessage",
+    "CooldownRow",
     "MessageRow",
     "ReadOnlyStoreError",
     "RichSessionRow",

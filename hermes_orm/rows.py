@@ -214,6 +214,22 @@ class ConversationMessage(TypedDict):
     codex_message_items: NotRequired[Any]
 
 
+class CompressionCooldown(TypedDict):
+    """Until when a session is not to be compressed again."""
+
+    cooldown_until: float
+    remaining_seconds: float
+    error: str | None
+
+
+class CooldownRow(TypedDict):
+    """What is stored of a session's compression cooldown."""
+
+    session_exists: bool
+    cooldown_until: float | None
+    error: str | None
+
+
 class ContextEntry(TypedDict):
     """A neighbour of a search hit."""
 

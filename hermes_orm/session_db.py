@@ -13,6 +13,7 @@ from hermes_orm.facade import plans, reads, runs, writes
 from hermes_orm.location import SqliteLocation, locate
 from hermes_orm.repositories.activity import ActivityRepository
 from hermes_orm.repositories.chains import ChainRepository
+from hermes_orm.repositories.compression_failures import CompressionFailureRepository
 from hermes_orm.repositories.conversations import ConversationRepository
 from hermes_orm.repositories.counts import CountRepository
 from hermes_orm.repositories.flags import FlagRepository
@@ -221,6 +222,35 @@ class SessionDB:
         LeaseRepository.release_session_turn_lease, scope="statement"
     )
     _session_turn_lease_key = reads(LeaseRepository.session_turn_lease_key, scope="statement")
+
+    # Failed compressions
+    record_compression_failure_cooldown = writes(
+        CompressionFailureRepository.record_compression_failure_cooldown, scope="statement"
+    )
+    clear_compression_failure_cooldown = writes(
+        CompressionFailureRepository.clear_compression_failure_cooldown, scope="statement"
+    )
+    get_compression_failure_cooldown = reads(
+        CompressionFailureRepository.get_compression_failure_cooldown, scope="statement"
+    )
+    get_compression_failure_cooldown_row = reads(
+        CompressionFailureRepository.get_compression_failure_cooldown_row, scope="statement"
+    )
+    restore_compression_failure_cooldown_row = writes(
+        CompressionFailureRepository.restore_compression_failure_cooldown_row
+    )
+    get_compression_fallback_streak = reads(
+        CompressionFailureRepository.get_compression_fallback_streak, scope="statement"
+    )
+    set_compression_fallback_streak = writes(
+        CompressionFailureRepository.set_compression_fallback_streak, scope="statement"
+    )
+    get_compression_ineffective_count = reads(
+        CompressionFailureRepository.get_compression_ineffective_count, scope="statement"
+    )
+    set_compression_ineffective_count = writes(
+        CompressionFailureRepository.set_compression_ineffective_count, scope="statement"
+    )
 
     # Search
     search_messages = runs(search.search_messages)

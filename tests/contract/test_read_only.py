@@ -18,6 +18,10 @@ ARGUMENTS: dict[str, Any] = {
     "cwd_to_root": {"/w": "/w"},
     "session_row": {},
     "row_id": 1,
+    "cooldown_until": 1.0,
+    "snapshot": {},
+    "streak": 1,
+    "count": 1,
 }
 BY_NAME = {"set_auto_title": {"source": "llm"}, "set_session_title_source": {"source": "llm"}}
 CHANGING = (
@@ -30,9 +34,14 @@ CHANGING = (
     "ensure_",
     "finalize_",
     "patch_",
+    "record_",
     "refresh_session_",
     "release_session_",
     "reopen_",
+    "replace_",
+    "restore_compression_",
+    "restore_rewound",
+    "rewind_",
     "set_",
     "touch_",
     "try_acquire_session_",
