@@ -45,15 +45,15 @@ class MessageRepository(Repository):
         """Append one encoded row; return its id."""
         row_id = self.tx.dialect.transcript.append(self.tx, row, lease)
         if row_id is None:
-            raise self._refusal(row["session_id"], lease)
+            raise self.refusal(row["session_id"], lease)
         return row_id
 
     def extend(self, rows: Sequence[Params], total: Params, lease: TurnLease | None) -> None:
         """Append encoded rows in order."""
         if not self.tx.dialect.transcript.extend(self.tx, rows, total, lease):
-            raise self._refusal(total["session_id"], lease)
+            raise self.refusal(total["session_id"], lease)
 
-    def _refusal(self, session_id: str, lease: TurnLease | None) -> Exception:
+    def refusal(self, session_id: str, lease: TurnLease | None) -> Exception:
         """Return the error that says why a session took no rows."""
         row = self.tx.first(WHY_REFUSED, {"session_id": session_id})
         holder, is_open = row or (None, None)

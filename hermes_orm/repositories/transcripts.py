@@ -64,6 +64,11 @@ def message_columns(names: tuple[str, ...]) -> list[ColumnElement[Any]]:
     return [Message.__table__.c[name] for name in names]
 
 
+def id_bound(row_id: int) -> int:
+    """Return a row id to compare with, however large."""
+    return max(BEFORE_ALL, min(int(row_id), ALL_ROWS))
+
+
 def is_visible(message: type[Message]) -> ColumnElement[bool]:
     """Whether a message is live, or archived by compaction; undone ones are neither."""
     return or_(unindexed(message.active) == 1, message.compacted == 1)
@@ -98,11 +103,11 @@ class Page:
         skipped = max(0, int(offset))
         if after_id is not None and (latest or skipped):
             raise ValueError("after_id is incompatible with latest and offset; leave them out")
-        start = BEFORE_ALL if after_id is None else int(after_id)
+        start = BEFORE_ALL if after_id is None else id_bound(after_id)
         return cls(
             with_inactive=bool(include_inactive),
             newest_first=bool(latest),
-            from_id=ALL_ROWS if latest else max(BEFORE_ALL, min(start, ALL_ROWS)),
+            from_id=ALL_ROWS if latest else start,
             limit=ALL_ROWS if limit is None or int(limit) < 0 else min(int(limit), ALL_ROWS),
             offset=min(skipped, ALL_ROWS),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -11,7 +11,7 @@ from hermes_orm import clock
 from hermes_orm.database import TRANSCRIPT_PATIENCE, Database
 from hermes_orm.dialects.prepared import Params
 from hermes_orm.dialects.transcript import TurnLease
-from hermes_orm.errors import ReadOnlyStoreError
+from hermes_orm.errors import ReadOnlyStoreError, UnknownSessionError
 from hermes_orm.repositories.message_rows import encode_rows
 from hermes_orm.repositories.messages import (
     MessageRepository,
@@ -19,6 +19,7 @@ from hermes_orm.repositories.messages import (
     counted,
     session_key,
 )
+from hermes_orm.repositories.rewriting import Dropping, RewritingRepository
 from hermes_orm.repositories.transcripts import Page, TranscriptRepository
 from hermes_orm.rows import MessageRow
 from hermes_orm.session_text import lookup_key
@@ -74,6 +75,33 @@ async def _append(
         patience=TRANSCRIPT_PATIENCE,
         scope="statement",
     )
+
+
+async def replace_messages(
+    database: Database,
+    session_id: str,
+    messages: Iterable[Any],
+    active_only: bool = False,
+    archive_dropped: bool = False,
+) -> None:
+    """Put message dicts in the place of a transcript, as `append_messages_batch` takes them.
+
+    All rows of the session are deleted; with `active_only` only the live ones, and with
+    `archive_dropped` they are kept as undone ones instead. Counters count the new rows. All or
+    nothing: raises CompressionSessionClosedError for a session that goes on in another one,
+    UnknownSessionError, TypeError for an element that is no mapping.
+    """
+    dialect = database.dialect
+    encoded = encode_rows(dialect.content_marker, messages, now=clock.now())
+    rows = await _taken(map(dialect.transcript.indexed, encoded), None)
+    key = lookup_key(session_id)
+    if key is None:
+        if rows:
+            raise UnknownSessionError(session_id)
+        return
+    dropping = Dropping.of(active_only=active_only, archive_dropped=archive_dropped)
+    total = counted(key, rows)
+    await database.write(lambda tx: RewritingRepository(tx).replace(rows, total, dropping))
 
 
 async def _taken(items: Iterator[T], most: int | None) -> list[T]:
