@@ -35,6 +35,7 @@ from hermes_orm.repositories.workspaces import WorkspaceRepository
 from hermes_orm.services import (
     chains,
     leases,
+    compaction,
     listing,
     messages,
     meta,
@@ -223,7 +224,8 @@ class SessionDB:
     )
     _session_turn_lease_key = reads(LeaseRepository.session_turn_lease_key, scope="statement")
 
-    # Failed compressions
+    # Compression
+    archive_and_compact = runs(compaction.archive_and_compact, modifies=True)
     record_compression_failure_cooldown = writes(
         CompressionFailureRepository.record_compression_failure_cooldown, scope="statement"
     )

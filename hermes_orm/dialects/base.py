@@ -95,6 +95,14 @@ class Transcript(ABC):
         `total` holds `session_id`, `added_rows` and `added_calls` of all rows.
         """
 
+    @abstractmethod
+    def copy_tail(self, tx: Transaction, tail: Params) -> int:
+        """Copy live rows of a session in order to the end of another or itself; return how many.
+
+        `tail` holds `source_id`, `session_id` of the copies, `after_id` and `last_id`. Both
+        sessions are locked; nothing is counted.
+        """
+
 
 class Search(ABC):
     """Full-text search over messages: what the indexes find, and how they rank it.

@@ -15,6 +15,7 @@ from sqlalchemy import (
     update,
 )
 
+from hermes_orm.dialects.expressions import unindexed
 from hermes_orm.models import Message, Session
 
 _LEFT_TO_THE_DATABASE = {"id", "active", "compacted"}
@@ -33,6 +34,14 @@ WRITTEN = tuple(
 )
 """The columns that an append supplies; the new row is live."""
 
+COPIED = tuple(
+    column
+    for column in Message.__table__.columns
+    if column.name
+    not in _LEFT_TO_THE_DATABASE | {"session_id", "display_identity", "display_order"}
+)
+"""The columns that a copy of a row has in common with it; the copy is live."""
+
 MINIMAL_TTL_SECONDS = 0.1
 
 
@@ -44,6 +53,17 @@ class TurnLease:
     """The conversation of session `:session_id`."""
     holder: str
     ttl_seconds: float
+
+
+def tail_of_source() -> tuple[ColumnElement[bool], ...]:
+    """Return what the live messages of `:source_id` after `:after_id`, up to `:last_id`, meet."""
+    after_id, last_id = (bindparam(name, type_=BigInteger) for name in ("after_id", "last_id"))
+    return (
+        Message.session_id == bindparam("source_id", type_=Message.session_id.type),
+        unindexed(Message.active) == 1,
+        Message.id > after_id,
+        Message.id <= last_id,
+    )
 
 
 class Overtaken(Exception):

@@ -52,15 +52,11 @@ async def append_messages_batch(
         return 0
     if chunk_rows is not None and chunk_rows <= 0:
         raise ValueError("chunk_rows must be positive; None appends all rows in one transaction")
-    dialect = database.dialect
-    rows = map(
-        dialect.transcript.indexed,
-        encode_rows(dialect.content_marker, messages, now=clock.now()),
-    )
+    rows = encoded(database, messages)
     lease = claimed_lease(turn_lease_holder, turn_lease_ttl_seconds)
     key = session_key(session_id, lease)
     stored = 0
-    while chunk := await _taken(rows, chunk_rows):
+    while chunk := await taken(rows, chunk_rows):
         await _append(database, key, chunk, lease)
         stored += len(chunk)
     return stored
@@ -91,9 +87,7 @@ async def replace_messages(
     nothing: raises CompressionSessionClosedError for a session that goes on in another one,
     UnknownSessionError, TypeError for an element that is no mapping.
     """
-    dialect = database.dialect
-    encoded = encode_rows(dialect.content_marker, messages, now=clock.now())
-    rows = await _taken(map(dialect.transcript.indexed, encoded), None)
+    rows = await taken(encoded(database, messages))
     key = lookup_key(session_id)
     if key is None:
         if rows:
@@ -104,7 +98,14 @@ async def replace_messages(
     await database.write(lambda tx: RewritingRepository(tx).replace(rows, total, dropping))
 
 
-async def _taken(items: Iterator[T], most: int | None) -> list[T]:
+def encoded(database: Database, messages: Iterable[Any]) -> Iterator[Params]:
+    """Yield the rows of message dicts as they enter a transcript."""
+    dialect = database.dialect
+    rows = encode_rows(dialect.content_marker, messages, now=clock.now())
+    return map(dialect.transcript.indexed, rows)
+
+
+async def taken(items: Iterator[T], most: int | None = None) -> list[T]:
     """Take up to `most` items that are costly to make, without holding up other tasks."""
     loop = asyncio.get_running_loop()
     breathe_at = loop.time() + BREATHE_AFTER

@@ -18,6 +18,7 @@ ARGUMENTS: dict[str, Any] = {
     "cwd_to_root": {"/w": "/w"},
     "session_row": {},
     "row_id": 1,
+    "compacted_messages": [],
     "cooldown_until": 1.0,
     "snapshot": {},
     "streak": 1,
@@ -27,6 +28,7 @@ BY_NAME = {"set_auto_title": {"source": "llm"}, "set_session_title_source": {"so
 CHANGING = (
     "acquire_session_",
     "append_",
+    "archive_and_",
     "backfill_",
     "clear_",
     "create_",

@@ -10,9 +10,11 @@ from typing import Any
 from sqlalchemy import (
     CTE,
     BigInteger,
+    BindParameter,
     Integer,
     ScalarSelect,
     Select,
+    Subquery,
     Text,
     and_,
     bindparam,
@@ -36,7 +38,14 @@ from hermes_orm.dialects.base import Transaction, Transcript
 from hermes_orm.dialects.expressions import epoch_now
 from hermes_orm.dialects.postgresql.errors import sqlstate_of
 from hermes_orm.dialects.prepared import Params, Prepared
-from hermes_orm.dialects.transcript import MINIMAL_TTL_SECONDS, WRITTEN, TurnLease, count_added
+from hermes_orm.dialects.transcript import (
+    COPIED,
+    MINIMAL_TTL_SECONDS,
+    WRITTEN,
+    TurnLease,
+    count_added,
+    tail_of_source,
+)
 from hermes_orm.models import Message, MessageSearch, Session, SessionRecency, SessionTurnLease
 from hermes_orm.search.text import search_text
 from hermes_orm.search.vector import tsvector_text
@@ -77,6 +86,11 @@ class PostgreSQLTranscript(Transcript):
         params = {**total, **columns, "latest": max(columns["timestamp"])}
         no_words = {name: [value] * len(rows) for name, value in NO_WORDS.items()}
         return _append(tx, params, no_words, lease, many=True) is not None
+
+    def copy_tail(self, tx: Transaction, tail: Params) -> int:
+        """Copy live rows of a session in order, with their search rows."""
+        copied: int = tx.scalar(COPY_TAIL, tail)
+        return copied
 
 
 def _append(
@@ -199,9 +213,14 @@ def _counted(held: CTE | None) -> CTE:
     )
 
 
+def _numbered(message: CTE) -> Subquery:
+    """The inserted rows, counted from 1 in their order."""
+    n = func.row_number().over(order_by=message.c.id).label("n")
+    return select(message.c.id, n).subquery("numbered")
+
+
 def _search_entries(message: CTE, given: CTE) -> CTE:
-    inserted = select(message.c.id, func.row_number().over(order_by=message.c.id).label("n"))
-    numbered = inserted.subquery("numbered")
+    numbered = _numbered(message)
     vec = cast(given.c.vec, MessageSearch.vec.type)
     return (
         insert(MessageSearch)
@@ -229,3 +248,53 @@ def _recency(counted: CTE) -> CTE:
         set_={"last_active": last_active},
         where=or_(SessionRecency.last_active < last_active, is_first),
     ).cte("recency")
+
+
+def _copy_tail() -> Select[int]:
+    """Return the statement that copies rows with all that is derived from them; it counts them."""
+    n = func.row_number().over(order_by=Message.id).label("n")
+    tail = select(Message.id, *COPIED, n).where(*tail_of_source()).cte("tail")
+    target = bindparam("session_id", type_=TEXT)
+    names = [column.name for column in COPIED]
+    message = (
+        insert(Message)
+        .from_select(
+            ["session_id", *names],
+            select(target, *(tail.c[name] for name in names)).order_by(tail.c.n),
+        )
+        .returning(Message.id, Message.timestamp)
+        .cte("message")
+    )
+    return select(func.count(message.c.id)).add_cte(
+        _copied_entries(message, tail), _raised_recency(message, target)
+    )
+
+
+def _copied_entries(message: CTE, tail: CTE) -> CTE:
+    numbered, entry = _numbered(message), MessageSearch
+    return (
+        insert(MessageSearch)
+        .from_select(
+            ["message_id", *INDEXED],
+            select(numbered.c.id, entry.vec, entry.doc_len, entry.search_text)
+            .join_from(numbered, tail, numbered.c.n == tail.c.n)
+            .join(entry, entry.message_id == tail.c.id),
+        )
+        .cte("entry")
+    )
+
+
+def _raised_recency(message: CTE, session_id: BindParameter[str]) -> CTE:
+    latest = func.max(message.c.timestamp)
+    seen = postgresql.insert(SessionRecency).from_select(
+        ["session_id", "last_active"], select(session_id, latest).having(latest.is_not(None))
+    )
+    last_active = seen.excluded.last_active
+    return seen.on_conflict_do_update(
+        index_elements=["session_id"],
+        set_={"last_active": last_active},
+        where=SessionRecency.last_active < last_active,
+    ).cte("recency")
+
+
+COPY_TAIL = Prepared(_copy_tail, modifies=True)

@@ -5,18 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from sqlalchemy import ScalarSelect, bindparam, case, insert, literal_column, update
+from sqlalchemy import ScalarSelect, bindparam, case, insert, literal_column, select, update
 
 from hermes_orm import clock
 from hermes_orm.dialects.base import Transaction, Transcript
 from hermes_orm.dialects.prepared import Params, Prepared
-from hermes_orm.dialects.transcript import MINIMAL_TTL_SECONDS, WRITTEN, TurnLease, count_added
+from hermes_orm.dialects.transcript import (
+    COPIED,
+    MINIMAL_TTL_SECONDS,
+    WRITTEN,
+    TurnLease,
+    count_added,
+    tail_of_source,
+)
 from hermes_orm.models import Message, SessionTurnLease
 
 COUNT_ADDED = Prepared(count_added())
 INSERT = insert(Message).values({column.name: bindparam(column.name) for column in WRITTEN})
 INSERT_ONE = Prepared(INSERT.returning(Message.id))
 INSERT_MANY = Prepared(INSERT)
+COPY_TAIL = Prepared(
+    insert(Message).from_select(
+        ["session_id", *(column.name for column in COPIED)],
+        select(bindparam("session_id"), *COPIED).where(*tail_of_source()).order_by(Message.id),
+    )
+)
 
 
 @lru_cache
@@ -53,6 +66,10 @@ class SQLiteTranscript(Transcript):
             return False
         tx.run_many(INSERT_MANY, [{**row, **total} for row in rows])
         return True
+
+    def copy_tail(self, tx: Transaction, tail: Params) -> int:
+        """Copy live rows of a session in order."""
+        return tx.run(COPY_TAIL, tail)
 
 
 def _may_append(tx: Transaction, counts: Params, lease: TurnLease | None) -> bool:
