@@ -76,7 +76,8 @@ def _attempt(held: HeldConnection, group: Sequence[Unit]) -> Unit | None:
             unit.ended("failed", error=error)
             if sqlite_driver.is_busy(error):
                 raise
-            if held.driver.total_changes != before or not held.driver.in_transaction:
+            changed = held.driver.total_changes != before or not held.driver.in_transaction
+            if changed or len(group) == 1:  # DDL is not counted: units that do it come alone
                 return unit
     for unit in group:
         if unit.cancelled and unit.state == "done":

@@ -49,9 +49,9 @@ def ensure_schema(held: HeldConnection) -> None:
     held.begin("BEGIN IMMEDIATE")
     try:
         if not is_current(held.driver) and recognise(held.driver) == "empty":
-            ddl.create_head(held.connection())
+            ddl.create_head(held.connection)
         else:  # another process may have been first: then there is nothing left to do
-            ddl.complete_head(held.connection())
+            ddl.complete_head(held.connection)
         held.commit()
     except BaseException:
         held.rollback()
@@ -80,7 +80,7 @@ def prepare_reading(held: HeldConnection) -> None:
             "open it once for writing)"
         )
     if not _has_own_objects(held.driver):
-        show_recency(held.connection())
+        show_recency(held.connection)
         held.rollback()
 
 

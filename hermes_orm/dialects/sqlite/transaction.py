@@ -35,14 +35,9 @@ class HeldConnection:
             hide_parameters=True,
         )
         self.sqlalchemy_dialect = self._engine.dialect
-        self._connection: Connection | None = None
+        self.connection: Connection = self._engine.connect()
+        """Made before any transaction begins: SQLAlchemy ends its first connect with ROLLBACK."""
         self._is_query_only = False
-
-    def connection(self) -> Connection:
-        """Return the held SQLAlchemy connection, made when the first unit needs it."""
-        if self._connection is None:
-            self._connection = self._engine.connect()
-        return self._connection
 
     def forbid_changes(self) -> None:
         """Have SQLite refuse every change until `allow_changes`.
@@ -73,14 +68,12 @@ class HeldConnection:
         self._settle()
 
     def _settle(self) -> None:
-        if self._connection is not None and self._connection.in_transaction():
-            self._connection.rollback()  # its bookkeeping only: the driver has nothing open
+        if self.connection.in_transaction():
+            self.connection.rollback()  # its bookkeeping only: the driver has nothing open
 
     def dispose(self) -> None:
         """Let go of the SQLAlchemy side; the driver connection is closed by its thread."""
-        if self._connection is not None:
-            self._connection.close()
-        self._connection = None
+        self.connection.close()
 
 
 class SQLiteTransaction(Transaction):
@@ -110,7 +103,7 @@ class SQLiteTransaction(Transaction):
             raise RuntimeError("this unit of work has ended: no statement can run on it any more")
         if self._is_guarded:
             self._held.forbid_changes()
-        return self._held.connection()
+        return self._held.connection
 
     def _compiled(self, statement: Prepared) -> CompiledText:
         if self._is_guarded and statement.modifies:
