@@ -1,6 +1,7 @@
 """Units of work on SQLite: one hop, shared commits, other processes' locks."""
 
 import asyncio
+import gc
 import logging
 import sqlite3
 import threading
@@ -10,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import delete
+from sqlalchemy import Column, Integer, MetaData, Table, delete
+from sqlalchemy.schema import CreateTable
 
 from hermes_orm import SessionDB
 from hermes_orm.database import Transaction
@@ -276,6 +278,56 @@ async def test_in_memory_is_one_connection() -> None:
     async with SessionDB(":memory:") as db:
         await db.set_meta("k", "v")
         assert await asyncio.gather(*(db.get_meta("k") for _ in range(5))) == ["v"] * 5
+
+
+@pytest.mark.parametrize("steps", range(0, 30, 3))
+async def test_close_waits_for_a_reader_that_is_being_opened(path: str, steps: int) -> None:
+    db = SessionDB(path)
+    await db.set_meta("k", "v")
+    reads = [asyncio.create_task(db.get_meta("k")) for _ in range(6)]
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    await db.close()
+    await asyncio.gather(*reads, return_exceptions=True)
+    assert "_connection_worker_thread" not in str(threading.enumerate())
+
+
+async def test_close_waits_for_a_read_that_waits_for_another_process(path: str, other: Any) -> None:
+    db = SessionDB(path)
+    await db.set_meta("k", "v")
+    other.execute("BEGIN EXCLUSIVE")
+    read = asyncio.create_task(db.get_meta("k"))
+    await asyncio.sleep(1.05)  # the driver's own wait is over
+    closing = asyncio.create_task(db.close())
+    await asyncio.sleep(0.05)
+    other.execute("ROLLBACK")
+    assert await asyncio.wait_for(read, 5) == "v"
+    await closing
+
+
+@pytest.mark.filterwarnings("ignore:.*before being closed:ResourceWarning")
+async def test_a_store_that_nobody_closed_ends_its_threads_when_it_is_collected(path: str) -> None:
+    db = SessionDB(path)
+    await db.set_meta("k", "v")
+    await db.get_meta("k")
+    del db
+    for _ in range(100):
+        gc.collect()
+        await asyncio.sleep(0.01)
+        if "_connection_worker_thread" not in str(threading.enumerate()):
+            return
+    pytest.fail("a thread is left")
+
+
+async def test_a_failing_unit_leaves_no_table_behind(path: str) -> None:
+    def create(tx: Transaction) -> None:
+        tx.connection.execute(CreateTable(Table("made", MetaData(), Column("a", Integer))))
+        raise KeyError("roll back")
+
+    async with SessionDB(path) as db:
+        for _ in range(2):
+            with pytest.raises(KeyError):
+                await db.database.write(create, alone=True)
 
 
 async def test_a_forgotten_store_does_not_keep_the_process_alive(path: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, exc
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from hermes_orm.completion import to_completion
+from hermes_orm.completion import InFlight, cancelled_once, to_completion
 from hermes_orm.dialects.base import ACTIVITY_PATIENCE, Dialect, Scope, Transport, Work
 from hermes_orm.dialects.postgresql import errors, opening
 from hermes_orm.dialects.postgresql.options import EngineOptions
@@ -43,7 +43,7 @@ class PostgreSQLTransport(Transport):
         self._engine: AsyncEngine | None = None
         self._permits: Permits | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._running: set[asyncio.Task[Any]] = set()
+        self._in_flight = InFlight()
         self._connections: set[Any] = set()
         self._transaction = (
             AsyncpgTransaction if options.driver == "asyncpg" else PsycopgTransaction
@@ -93,13 +93,10 @@ class PostgreSQLTransport(Transport):
     ) -> T:
         assert self._permits is not None
         await self._permits.acquire()
-        task = asyncio.current_task()
-        assert task is not None
-        self._running.add(task)
         try:
-            return await self._on_connection(work, begin, patience, replaceable)
+            with self._in_flight:
+                return await self._on_connection(work, begin, patience, replaceable)
         finally:
-            self._running.discard(task)
             self._permits.release()
 
     async def _on_connection(
@@ -110,10 +107,14 @@ class PostgreSQLTransport(Transport):
         connection = await self._engine.connect()
         unit = _Unit(self, work, begin, patience)
         try:
-            result: T = await connection.run_sync(unit.run)
+            running = connection.run_sync(unit.run)
+            if self._options.driver == "psycopg":  # else it gives up its wait for a cancelled one
+                running = cancelled_once(running)
+            result: T = await running
         except BaseException as error:
             in_transaction = begin is not None or unit.in_snapshot
-            lost = await to_completion(_cleaned_up(connection, in_transaction))
+            was_cancelled = isinstance(error, asyncio.CancelledError)
+            lost = await to_completion(_cleaned_up(connection, in_transaction, was_cancelled))
             if lost and replaceable and not unit.sent and isinstance(error, Exception):
                 return await self._on_connection(work, begin, patience, replaceable=False)
             if lost and isinstance(error, Exception):
@@ -135,8 +136,7 @@ class PostgreSQLTransport(Transport):
             self._abandon()
             await engine.dispose(close=False)
             return
-        if self._running:
-            await asyncio.wait(self._running, timeout=CLOSE_WITHIN)  # who is late fails after that
+        await self._in_flight.ended(CLOSE_WITHIN)
         await engine.dispose()
 
     def _abandon(self) -> None:
@@ -171,21 +171,31 @@ class _Unit:
                 limit = f"SET LOCAL lock_timeout = {max(1, int(self._patience * 1000))}"
                 tx.awaited(lambda driver: driver.execute(limit))
             result = self._work(tx)
-            tx.awaited(lambda driver: driver.execute("COMMIT"))
+            answer = tx.awaited(lambda driver: driver.execute("COMMIT"))
+            if getattr(answer, "statusmessage", answer) != "COMMIT":  # psycopg, asyncpg
+                raise RuntimeError(
+                    "a unit of work went on after a failed statement: the server rolled it back"
+                )
             return result
         finally:
             self.sent, self.in_snapshot = tx.sent, tx.in_snapshot
             tx.end()
 
 
-async def _cleaned_up(connection: AsyncConnection, in_transaction: bool) -> bool:
-    """Roll back and return the connection to the pool; True when it was lost and thrown away."""
+async def _cleaned_up(
+    connection: AsyncConnection, in_transaction: bool, was_cancelled: bool
+) -> bool:
+    """Roll back and return the connection to the pool; True when it was lost and thrown away.
+
+    Drivers do not wait for a cancelled statement's end; a statement after it does.
+    """
     try:
         driver = (await connection.get_raw_connection()).driver_connection
         if driver is None or is_closed(driver):
             raise exc.InvalidRequestError("the connection is closed")
-        if in_transaction:
-            await asyncio.wait_for(driver.execute("ROLLBACK"), CLOSE_WITHIN)
+        if in_transaction or was_cancelled:
+            last = "ROLLBACK" if in_transaction else ""
+            await asyncio.wait_for(driver.execute(last), CLOSE_WITHIN)
     except Exception:  # noqa: BLE001  (whatever is wrong with it, it must not be used again)
         await connection.invalidate()
         await connection.close()

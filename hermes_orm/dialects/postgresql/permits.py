@@ -30,15 +30,16 @@ class Permits:
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[None] = loop.create_future()
         self._line.append(turn)
+        patience = min(OVERFLOW_AFTER, self._timeout / 2)
         try:
-            if await self._granted(turn, min(OVERFLOW_AFTER, self._timeout / 2)):
+            if await self._granted(turn, patience):
                 return
             if self._taken < self._most:
                 self._taken += 1
                 self._line.remove(turn)
                 return
             self._overdue.add(turn)
-            if await self._granted(turn, max(0.0, self._timeout - OVERFLOW_AFTER)):
+            if await self._granted(turn, self._timeout - patience):
                 return
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():

@@ -10,7 +10,7 @@ import urllib.parse
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hermes_orm.completion import to_completion
+from hermes_orm.completion import InFlight, to_completion
 from hermes_orm.config import SQLiteSettings
 from hermes_orm.dialects.base import Dialect, Scope, Transport, Work
 from hermes_orm.dialects.sqlite import driver as sqlite_driver
@@ -80,6 +80,7 @@ class SQLiteTransport(Transport):
         self._readers: list[Lane] = []
         self._reader_limit = 0
         self._opening = False
+        self._in_flight = InFlight()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def open(self, deadline: float) -> None:
@@ -143,14 +144,15 @@ class SQLiteTransport(Transport):
     async def read(self, work: Work[T], *, scope: Scope, patience: float) -> T:
         """Run `work` on a reader, or through the writer's thread where there is none."""
         self._claim_loop()
-        lane = await self._reader()
         writer = self._require_writer()
-        return await patiently(
-            lambda: self.translated((lane or writer).read(work, scope, guarded=lane is None)),
-            patience=patience,
-            is_busy=self.dialect.is_busy,
-            exhausted=sqlite_driver.lock_error,
-        )
+        with self._in_flight:
+            lane = await self._reader()
+            return await patiently(
+                lambda: self.translated((lane or writer).read(work, scope, guarded=lane is None)),
+                patience=patience,
+                is_busy=self.dialect.is_busy,
+                exhausted=sqlite_driver.lock_error,
+            )
 
     async def _reader(self) -> Lane | None:
         """Return the least busy reader; while all are busy, up to the limit, another one."""
@@ -188,7 +190,8 @@ class SQLiteTransport(Transport):
         """Run `work` in a transaction that waiting units may share."""
         self._claim_loop()
         assert self._queue is not None
-        return await self._queue.run(work, patience=patience, alone=alone)
+        with self._in_flight:
+            return await self._queue.run(work, patience=patience, alone=alone)
 
     def _claim_loop(self) -> None:
         loop = asyncio.get_running_loop()
@@ -196,7 +199,7 @@ class SQLiteTransport(Transport):
             return
         if self._loop is not None and self._loop.is_running():
             raise EventLoopError()
-        self._loop = loop
+        self._loop, self._in_flight = loop, InFlight()  # whoever waited has gone with its loop
 
     def _require_writer(self) -> Lane:
         assert self._writer is not None, "open() comes first"
@@ -206,8 +209,8 @@ class SQLiteTransport(Transport):
         """Finish what is queued, close readers, truncate the WAL, close the writer."""
         if self._writer is None:
             return
-        if self._queue is not None:
-            await self._queue.drained()
+        if self._loop is asyncio.get_running_loop():
+            await self._in_flight.ended()
         for lane in self._readers:
             await lane.close()
         self._readers.clear()

@@ -55,9 +55,12 @@ class ConnectionThread:
         because an error that reaches aiosqlite's thread while the loop is closed would end it.
         """
 
+        once = [(call, answer)]  # the thread keeps its last hop, which must not keep the store
+
         def hop() -> None:
             result: Any = None
             error: BaseException | None = None
+            call, answer = once.pop()
             try:
                 result = call()
             except StopIteration:

@@ -157,14 +157,6 @@ class WriteQueue:
 
         upkeep.checkpoint(self._held.driver, "PASSIVE")
 
-    async def drained(self) -> None:
-        """Wait until nothing is queued or running."""
-        if self._loop is not asyncio.get_running_loop():
-            return  # whoever waited has gone with the other loop
-        while self._waiting or self._running:
-            last = self._waiting[-1] if self._waiting else self._running[-1]
-            await asyncio.wait((last.answer,))
-
 
 def _answer(unit: Waiting, group_error: BaseException | None) -> None:
     if unit.ended_event is not None:
