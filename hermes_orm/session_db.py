@@ -226,6 +226,7 @@ class SessionDB:
 
     # Compression
     archive_and_compact = runs(compaction.archive_and_compact, modifies=True)
+    publish_compression_child = runs(compaction.publish_compression_child, modifies=True)
     record_compression_failure_cooldown = writes(
         CompressionFailureRepository.record_compression_failure_cooldown, scope="statement"
     )

@@ -56,7 +56,7 @@ async def test_snapshot_of_another_state_is_refused(db: Any, session: str) -> No
 
 @pytest.mark.parametrize("until", ["soon", float("nan")])
 async def test_cooldown_needs_a_time(db: Any, session: str, until: Any) -> None:
-    with pytest.raises(ValueError, match="float|NaN"):
+    with pytest.raises(ValueError, match=r"float|NaN"):
         await db.record_compression_failure_cooldown(session, until)
 
 

@@ -36,6 +36,7 @@ CHANGING = (
     "ensure_",
     "finalize_",
     "patch_",
+    "publish_",
     "record_",
     "refresh_session_",
     "release_session_",
