@@ -24,6 +24,7 @@ from hermes_orm.repositories.messages import MessagePlans
 from hermes_orm.repositories.meta import MetaRepository
 from hermes_orm.repositories.openings import OpeningRepository
 from hermes_orm.repositories.orphans import OrphanRepository
+from hermes_orm.repositories.resume import ResumeRepository
 from hermes_orm.repositories.rewriting import RewritingPlans, RewritingRepository
 from hermes_orm.repositories.session_models import SessionModelRepository
 from hermes_orm.repositories.sessions import SessionRepository
@@ -39,6 +40,7 @@ from hermes_orm.services import (
     listing,
     messages,
     meta,
+    resume,
     search,
     sessions,
     titles,
@@ -190,6 +192,13 @@ class SessionDB:
     get_messages_as_conversation = reads(
         ConversationRepository.get_messages_as_conversation, scope="statement"
     )
+    get_resume_conversations = runs(resume.get_resume_conversations)
+    get_ancestor_display_prefix = reads(
+        ResumeRepository.get_ancestor_display_prefix, scope="statement"
+    )
+    get_resume_message_count = reads(ResumeRepository.get_resume_message_count, scope="statement")
+    assert_resume_safe = runs(resume.assert_resume_safe)
+    assert_export_safe = runs(resume.assert_export_safe)
     get_messages_around = reads(ViewRepository.get_messages_around, scope="statement")
     get_anchored_view = reads(ViewRepository.get_anchored_view, scope="statement")
     list_recent_user_messages = reads(LookupRepository.list_recent_user_messages, scope="statement")

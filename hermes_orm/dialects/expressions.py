@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import (
+    Boolean,
     ColumnElement,
     Double,
     Select,
@@ -146,6 +147,34 @@ def has_key(column: SQLColumnExpression[Any], key: SQLColumnExpression[Any]) -> 
     rather read the whole table and hash it.
     """
     return column == _key(key)
+
+
+class _is_key_of(FunctionElement[bool]):
+    """Whether a column is among the keys that a query yields."""
+
+    name = "is_key_of"
+    type = Boolean()
+    inherit_cache = True
+
+
+@compiles(_is_key_of, "sqlite")
+def _(element: _is_key_of, compiler: SQLCompiler, **kw: Any) -> str:
+    column, keys = (compiler.process(part, **kw) for part in element.clauses)
+    return f"{column} IN {keys}"
+
+
+@compiles(_is_key_of, "postgresql")
+def _(element: _is_key_of, compiler: SQLCompiler, **kw: Any) -> str:
+    column, keys = (compiler.process(part, **kw) for part in element.clauses)
+    return f"{column} = ANY (ARRAY{keys})"
+
+
+def has_key_of(column: SQLColumnExpression[Any], keys: Select[Any]) -> ColumnElement[bool]:
+    """Return a condition that looks the rows up whose indexed column a query yields.
+
+    Where a query may yield many keys PostgreSQL would rather read the whole table and hash it.
+    """
+    return _is_key_of(column, keys.scalar_subquery())
 
 
 class unindexed(FunctionElement[Any]):

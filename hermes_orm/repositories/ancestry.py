@@ -81,7 +81,8 @@ def display_chain() -> Select[str]:
     A branch owns a copy of what came before it. Every kind of edge is followed.
     """
     walked = walk("display_walk", SESSION_ID, _displayed_parent_id)
-    return select(walked.c.next_id).where(walked.c.next_id.is_not(None))
+    edges = select(walked.c.next_id).where(walked.c.next_id.is_not(None))
+    return edges.distinct()  # two lead to where a ring is entered
 
 
 def parent_id(child: SessionAlias) -> ScalarSelect[Any]:

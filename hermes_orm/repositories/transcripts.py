@@ -19,7 +19,7 @@ from sqlalchemy.orm import aliased
 
 from hermes_orm.dialects import Prepared
 from hermes_orm.dialects.base import ALL_ROWS
-from hermes_orm.dialects.expressions import unindexed
+from hermes_orm.dialects.expressions import has_key, has_key_of, unindexed
 from hermes_orm.models import Message
 from hermes_orm.repositories.ancestry import SESSION_ID, display_chain
 from hermes_orm.repositories.base import Repository
@@ -45,17 +45,26 @@ def session_rows(
 
 
 @lru_cache
-def displayed_rows(columns: tuple[str, ...], *, with_inactive: bool) -> Prepared:
+def displayed_rows(
+    columns: tuple[str, ...], *, with_inactive: bool, of_ancestors: bool = False
+) -> Prepared:
     """Return the statement that reads the rows of a session and its ancestors in order.
+
+    `of_ancestors` leaves out those of the session itself.
 
     Ids are sorted first, because rows are wide; as an expression, because their index would tempt
     PostgreSQL to look for the rows of a few sessions among all messages.
     """
-    row = aliased(Message)
-    ids = select(row.id).where(row.session_id.in_(display_chain()), row.id > FROM_ID)
+    row, chain = aliased(Message), display_chain().subquery()
+    is_shown = has_key(row.session_id, chain.c.next_id)
+    ids = select(row.id).join_from(chain, row, is_shown).where(row.id > FROM_ID)
     if not with_inactive:
         ids = ids.where(unindexed(row.active) == 1)
-    statement = select(*message_columns(columns)).where(Message.id.in_(_page(ids, row.id + 0)))
+    if of_ancestors:
+        ids = ids.where(row.session_id != SESSION_ID)
+    statement = select(*message_columns(columns)).where(
+        has_key_of(Message.id, _page(ids, row.id + 0))
+    )
     return Prepared(statement.order_by(Message.id))
 
 

@@ -84,6 +84,8 @@ BATCH = [user("x")] * 100
         pytest.param(lambda db: db.get_messages("s"), id="read"),
         pytest.param(lambda db: db.get_messages("s", latest=True, limit=9), id="page"),
         pytest.param(lambda db: db.get_messages_as_conversation("s"), id="conversation"),
+        pytest.param(lambda db: db.get_resume_conversations("s"), id="resume"),
+        pytest.param(lambda db: db.get_anchored_view("s", 1), id="view"),
         pytest.param(lambda db: db.list_sessions_rich(include_pinned=True), id="list"),
         pytest.param(lambda db: db.search_sessions_by_id("s"), id="part of an id"),
         pytest.param(lambda db: db.set_session_title("s", "T"), id="title"),
