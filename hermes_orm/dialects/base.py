@@ -179,7 +179,7 @@ class Transport(ABC):
             translated = self.dialect.translate(error)
             if translated is error:
                 raise
-            raise translated from None  # the driver's text may show values
+        raise translated  # out here it has no context: the driver's error holds values, passwords
 
     @abstractmethod
     async def open(self, deadline: float) -> None:

@@ -20,23 +20,30 @@ class ServerError(Exception):
         self.sqlstate = sqlstate
 
 
-class StoreDatabaseError(exc.DatabaseError, sqlite3.DatabaseError):
+class _Plain:
+    """Without what SQLAlchemy adds to a text: the class of `orig`, and a link to its manual."""
+
+    def __str__(self) -> str:
+        return str(vars(self)["orig"])
+
+
+class StoreDatabaseError(_Plain, exc.DatabaseError, sqlite3.DatabaseError):
     """A PostgreSQL failure; host code that catches `sqlite3.Error` catches it too."""
 
 
-class StoreOperationalError(exc.OperationalError, sqlite3.OperationalError):
+class StoreOperationalError(_Plain, exc.OperationalError, sqlite3.OperationalError):
     """A failure of the connection or the server, or a lock that was not to be had."""
 
 
-class StoreIntegrityError(exc.IntegrityError, sqlite3.IntegrityError):
+class StoreIntegrityError(_Plain, exc.IntegrityError, sqlite3.IntegrityError):
     """A constraint refused the change."""
 
 
-class StoreDataError(exc.DataError, sqlite3.DataError):
+class StoreDataError(_Plain, exc.DataError, sqlite3.DataError):
     """A value that its column cannot hold."""
 
 
-class StoreProgrammingError(exc.ProgrammingError, sqlite3.ProgrammingError):
+class StoreProgrammingError(_Plain, exc.ProgrammingError, sqlite3.ProgrammingError):
     """A statement that the server does not accept."""
 
 
@@ -52,7 +59,7 @@ BY_CLASS: dict[str, type[Any]] = {
     "22": StoreDataError,
     "23": StoreIntegrityError,
     "42": StoreProgrammingError,
-} | dict.fromkeys(("08", "25", "40", "53", "55", "57", "58"), StoreOperationalError)
+} | dict.fromkeys(("08", "25", "28", "3D", "40", "53", "55", "57", "58"), StoreOperationalError)
 
 
 def sqlstate_of(error: BaseException) -> str | None:
@@ -86,7 +93,8 @@ def translate(error: BaseException, *, lost: bool = False) -> BaseException:
         return error
     state = sqlstate_of(error)
     if state is None:
-        cls: type[Any] = StoreOperationalError if lost else StoreDatabaseError
+        unreachable = lost or isinstance(error, exc.OperationalError)
+        cls: type[Any] = StoreOperationalError if unreachable else StoreDatabaseError
     else:
         cls = BY_CLASS.get(state[:2], StoreDatabaseError)
     return _store_error(cls, _primary_message(error), state, lost=lost)
