@@ -74,6 +74,8 @@ def demo(
 ) -> None:
     """Record a short agent conversation, resume it after a restart, and search it."""
     with _told_failures(url), _store(url, keep) as location:
+        if location == ":memory:":
+            raise ValueError("the demo opens its store twice: give it a file or a PostgreSQL URL")
         played = asyncio.run(play(location))
         show(played, Console(highlight=False), is_kept=keep or url is not None)
 
@@ -103,14 +105,14 @@ def _told_failures(url: str | None) -> Iterator[None]:
 
 
 def _reason(error: Exception, url: str | None) -> str:
-    """Return the error's text in one line, a server's with the URL and without the password."""
+    """Return the error's text in one line, after the store's location, without the password."""
     reason = " ".join(str(getattr(error, "orig", None) or error).split()) or type(error).__name__
+    if url is None:
+        return reason
     try:
         location = locate(url)
     except ValueError:
-        return reason
-    if not isinstance(location, PostgresLocation):
-        return reason
-    if isinstance(error, OSError | SQLAlchemyError):  # a driver's words; ours name no password
-        reason = location.mask(reason)
+        return reason  # the location itself is wrong, and its text says how
+    if isinstance(location, PostgresLocation) and isinstance(error, OSError | SQLAlchemyError):
+        reason = location.mask(reason)  # a driver's words; ours name no password
     return f"{location}: {reason}"

@@ -104,6 +104,14 @@ def test_a_foreign_file_is_one_line_and_stays_as_it_is(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
+def test_a_folder_in_place_of_a_file_is_one_line_that_names_it(tmp_path: Path) -> None:
+    assert f"{tmp_path}: unable to open database file" in failure(str(tmp_path))
+
+
+def test_a_store_in_memory_cannot_be_resumed() -> None:
+    assert "give it a file" in failure(":memory:")
+
+
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert "file" in failure(str(tmp_path / "file" / "state.db"))
