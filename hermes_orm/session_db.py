@@ -24,6 +24,7 @@ from hermes_orm.repositories.messages import MessagePlans
 from hermes_orm.repositories.meta import MetaRepository
 from hermes_orm.repositories.openings import OpeningRepository
 from hermes_orm.repositories.orphans import OrphanRepository
+from hermes_orm.repositories.ownership import OwnershipRepository
 from hermes_orm.repositories.resume import ResumeRepository
 from hermes_orm.repositories.rewriting import RewritingPlans, RewritingRepository
 from hermes_orm.repositories.session_models import SessionModelRepository
@@ -214,6 +215,10 @@ class SessionDB:
     )
     _get_message_storage_state = reads(
         LookupRepository.get_message_storage_state, scope="statement"
+    )
+    has_gateway_input_owner = reads(OwnershipRepository.has_gateway_input_owner, scope="statement")
+    find_gateway_input_owner = reads(
+        OwnershipRepository.find_gateway_input_owner, scope="statement"
     )
 
     # Leases

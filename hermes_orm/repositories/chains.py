@@ -41,7 +41,7 @@ _UNSORTED = 0
 """Added to a sort key: its index would tempt PostgreSQL to look for a child among all sessions."""
 
 
-def _tip_id() -> ColumnElement[str]:
+def tip_of_session() -> ColumnElement[str]:
     """Return the id of the last session that carries `:session_id` on; its own when none does.
 
     Of a ring, which has no last one, its own, too.
@@ -78,7 +78,7 @@ def _resumed_child_id(parent: SessionAlias) -> ScalarSelect[Any]:
 
 
 def _tip() -> Select[Any]:
-    return select(_tip_id())
+    return select(tip_of_session())
 
 
 def _root() -> Select[Any]:
@@ -86,7 +86,7 @@ def _root() -> Select[Any]:
 
 
 def _resume() -> Select[Any]:
-    steps = walk("resume_walk", _tip_id(), _resumed_child_id)
+    steps = walk("resume_walk", tip_of_session(), _resumed_child_id)
     # With LIMIT, because PostgreSQL would read all messages for an EXISTS here and hash them.
     a_message = select(Message.id).where(Message.session_id == steps.c.id).limit(1)
     return select(steps.c.id, steps.c.next_id, a_message.scalar_subquery())
