@@ -36,8 +36,8 @@ from hermes_orm.repositories.views import ViewRepository
 from hermes_orm.repositories.workspaces import WorkspaceRepository
 from hermes_orm.services import (
     chains,
-    leases,
     compaction,
+    leases,
     listing,
     messages,
     meta,
