@@ -114,7 +114,7 @@ async def test_lock_of_the_caller_must_be_live(db: Any, raw: Any, story: int) ->
             await db.archive_and_compact(
                 "s", [user("sum")], model_config_patch={"k": 1}, lock_holder=holder
             )
-        assert time.monotonic() - began < 0.9
+        assert time.monotonic() - began < 3
         assert await everything(db, raw) == before
 
     await refused("A")

@@ -27,10 +27,10 @@ async def test_wait_ends_and_is_told_of(busy: Any) -> None:
         on_wait=told.append,
     )
     assert acquired is False
-    assert time.monotonic() - began == pytest.approx(1, abs=0.5)
-    assert told[0] == pytest.approx(0, abs=0.15)
-    assert told[1] == pytest.approx(0.65, abs=0.25)
-    assert len(told) == 2
+    assert 0.95 < time.monotonic() - began < 5
+    first, second = told
+    assert 0 <= first < 0.4
+    assert 0.5 <= second - first < 1
 
 
 @pytest.mark.parametrize("wait_seconds", [0, -1])
@@ -66,20 +66,21 @@ async def test_wait_is_aborted(busy: Any) -> None:
 
 
 async def test_callbacks_that_fail_are_ignored(busy: Any, caplog: pytest.LogCaptureFixture) -> None:
-    def fail(*args: Any) -> None:
+    asked = iter(range(3))
+
+    def abort() -> bool:
+        if next(asked) < 2:
+            raise RuntimeError("of the host")
+        return True
+
+    def fail(seconds: float) -> None:
         raise RuntimeError("of the host")
 
-    acquired = await busy.acquire_session_turn_lease(
-        "p",
-        "B",
-        wait_seconds=0.05,
-        poll_interval_seconds=0.04,
-        wait_notice_interval_seconds=0,
-        on_wait=fail,
-        should_abort=fail,
-    )
+    wait = {"poll_interval_seconds": 0, "wait_notice_interval_seconds": 0, "on_wait": fail}
+    acquired = await busy.acquire_session_turn_lease("p", "B", should_abort=abort, **wait)
     assert acquired is False
-    assert len(caplog.records) >= 4, "each poll asks and tells"
+    failures = [record for record in caplog.records if "callback" in record.getMessage()]
+    assert len(failures) == 4, "each poll asks and tells"
 
 
 @pytest.mark.parametrize(("session_id", "holder"), [("", "B"), ("p", ""), (None, "B")])
@@ -113,7 +114,7 @@ async def test_busy_database_counts_as_not_acquired(
             "p", "A", wait_seconds=0.3, poll_interval_seconds=0.1, acquire_patience_s=0.1
         )
         assert acquired is False
-        assert time.monotonic() - began < 4
+        assert time.monotonic() - began < 8
         with pytest.raises(Exception, match="database is locked"):
             await busy.try_acquire_session_turn_lease("p", "A", patience_s=0.1)
         connection.rollback()
