@@ -145,6 +145,14 @@ async def test_a_terminated_connection_is_replaced(db: SessionDB, raw: Raw, idle
     await db.set_meta("k", "w")
 
 
+async def test_a_write_meets_no_connection_that_the_server_closed(db: SessionDB, raw: Raw) -> None:
+    pid = await db.database.read(lambda tx: tx.scalar(PID))
+    await raw.fetch("SELECT pg_terminate_backend(?)", pid)
+    await asyncio.sleep(0.1)
+    await db.set_meta("k", "w")
+    assert await db.get_meta("k") == "w"
+
+
 async def test_a_connection_lost_within_a_unit_raises_and_is_replaced(
     db: SessionDB, raw: Raw
 ) -> None:

@@ -50,7 +50,7 @@ def _ping_after_a_rest(engine: AsyncEngine) -> None:
 
     @event.listens_for(engine.sync_engine, "checkout")
     def is_needed(connection: Any, record: Any, proxy: Any) -> None:
-        if is_closed(connection.driver_connection):
+        if is_closed(connection.driver_connection) or _has_ended(connection.driver_connection):
             raise exc.DisconnectionError("the server closed the connection")
         now = time.monotonic()
         if now - record.info.get("rests_since", now) <= IDLE_PING_AFTER:
@@ -59,6 +59,18 @@ def _ping_after_a_rest(engine: AsyncEngine) -> None:
             engine.dialect.do_ping(connection)
         except Exception as error:
             raise exc.DisconnectionError("the connection does not answer") from error
+
+
+def _has_ended(driver: Any) -> bool:
+    """Whether the server has closed an idle connection, which psycopg notices by reading only."""
+    if not hasattr(driver, "pgconn"):
+        return False
+    try:
+        driver.pgconn.consume_input()  # the server's last words, if there are any
+        driver.pgconn.consume_input()
+    except Exception:  # noqa: BLE001  (psycopg is not imported here)
+        return True
+    return False
 
 
 def is_closed(driver: Any) -> bool:
