@@ -2,13 +2,15 @@
 
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hermes_orm import SessionDB
 from tests.dialects.schemas import copied_sqlite, fresh_sqlite
+from tests.raw import Raw
 
 INSERT = (
     "INSERT INTO messages (id, session_id, role, content, timestamp, active, compacted, "
@@ -143,3 +145,17 @@ def random_writes(chance: random.Random, count: int) -> Iterator[tuple[str, tupl
                 yield statement, (identity, chance.choice([None, 7]), chance.choice(ids))
             case 9:
                 yield "DELETE FROM messages WHERE id = ?", (ids.pop(chance.randrange(len(ids))),)
+
+
+async def test_appends_have_the_order_that_the_trigger_would_give(
+    make_location: Callable[..., str],
+) -> None:
+    path = make_location("sqlite")
+    async with SessionDB(path) as db:
+        await db.create_session("s", "cli")
+        await db.append_message("s", "user", "first")
+        await db.append_messages_batch("s", [{"role": "user", "content": str(i)} for i in range(3)])
+        await Raw(path).execute("DELETE FROM messages WHERE id > 2")  # ids are never used again
+        await db.append_message("s", "user", "last")
+    rows = await Raw(path).fetch("SELECT id, display_order FROM messages ORDER BY id")
+    assert rows == [(1, 1), (2, 2), (5, 5)]

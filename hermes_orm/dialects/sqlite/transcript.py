@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from sqlalchemy import ScalarSelect, bindparam, case, insert, literal_column, select, update
+from sqlalchemy import (
+    ScalarSelect,
+    bindparam,
+    case,
+    column,
+    func,
+    insert,
+    literal_column,
+    select,
+    table,
+    update,
+)
 
 from hermes_orm import clock
 from hermes_orm.dialects.base import Transaction, Transcript
@@ -21,7 +32,17 @@ from hermes_orm.dialects.transcript import (
 from hermes_orm.models import Message, SessionTurnLease
 
 COUNT_ADDED = Prepared(count_added())
-INSERT = insert(Message).values({column.name: bindparam(column.name) for column in WRITTEN})
+_IDS = table("sqlite_sequence", column("name"), column("seq"))
+_NEXT_ID = (
+    select(func.coalesce(func.max(_IDS.c.seq), 0) + 1)
+    .where(_IDS.c.name == Message.__tablename__)
+    .scalar_subquery()
+)
+# Upstream's trigger would set the order of a row that comes without one to its id, by an update of
+# the row that was just inserted.
+INSERT = insert(Message).values(
+    {column.name: bindparam(column.name) for column in WRITTEN} | {"display_order": _NEXT_ID}
+)
 INSERT_ONE = Prepared(INSERT.returning(Message.id))
 INSERT_MANY = Prepared(INSERT)
 COPY_TAIL = Prepared(
