@@ -177,6 +177,45 @@ def has_key_of(column: SQLColumnExpression[Any], keys: Select[Any]) -> ColumnEle
     return _is_key_of(column, keys.scalar_subquery())
 
 
+class _beyond(FunctionElement[bool]):
+    """Whether a row of a group comes after, or before, a row id in it."""
+
+    name = "beyond"
+    type = Boolean()
+    inherit_cache = True
+
+    def __init__(self, *parts: SQLColumnExpression[Any], before: bool) -> None:
+        super().__init__(*parts, literal_column("'<'" if before else "'>'"))
+
+
+@compiles(_beyond, "sqlite")
+def _(element: _beyond, compiler: SQLCompiler, **kw: Any) -> str:
+    column, row_id, group, start, sign = (compiler.process(e, **kw) for e in element.clauses)
+    return f"({column} = {group} AND {row_id} {sign[1]} {start})"
+
+
+@compiles(_beyond, "postgresql")
+def _(element: _beyond, compiler: SQLCompiler, **kw: Any) -> str:
+    column, row_id, group, start, sign = (compiler.process(e, **kw) for e in element.clauses)
+    opposite = {"<": ">=", ">": "<="}[sign[1]]
+    return f"(({column}, {row_id}) {sign[1]} ({group}, {start}) AND {column} {opposite} {group})"
+
+
+def is_beyond(
+    message: type[Message],
+    session_id: SQLColumnExpression[Any],
+    row_id: SQLColumnExpression[Any],
+    *,
+    before: bool = False,
+) -> ColumnElement[bool]:
+    """Whether a message comes after, or before, a row id in a session; for pages of few rows.
+
+    They are ordered by session and id. Given an equality and a limit, PostgreSQL would rather walk
+    along the ids of all messages until it has met enough of the session, which may be all old.
+    """
+    return _beyond(message.session_id, message.id, session_id, row_id, before=before)
+
+
 class unindexed(FunctionElement[Any]):
     """`unindexed(column)`: the column, where an index on it would lose an order that is worth more.
 

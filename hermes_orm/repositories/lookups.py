@@ -5,22 +5,34 @@ from __future__ import annotations
 from functools import lru_cache, partial
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, ClauseElement, bindparam, func, literal_column, or_, select
+from sqlalchemy import (
+    BigInteger,
+    ClauseElement,
+    bindparam,
+    func,
+    literal,
+    literal_column,
+    or_,
+    select,
+)
 
 from hermes_orm.codec import encode_integer, encode_text
 from hermes_orm.dialects import Prepared
-from hermes_orm.dialects.expressions import unindexed
+from hermes_orm.dialects.base import ALL_ROWS
+from hermes_orm.dialects.expressions import is_beyond, unindexed
 from hermes_orm.models import Message
 from hermes_orm.repositories.ancestry import SESSION_ID
 from hermes_orm.repositories.base import Repository
 from hermes_orm.repositories.paging import row_limit, row_offset
 from hermes_orm.repositories.previews import short_preview_of
-from hermes_orm.repositories.transcripts import is_visible
+from hermes_orm.repositories.transcripts import in_session_order, is_visible
 from hermes_orm.rows import MessageState, RecentUserMessage
 from hermes_orm.session_text import lookup_key
 
 _ROLES: Final = ("user", "assistant")
 _OWN: Final = Message.session_id == SESSION_ID
+_IN_ORDER: Final = is_beyond(Message, SESSION_ID, literal(ALL_ROWS), before=True)
+_NEWEST_FIRST: Final = in_session_order(Message, newest_first=True)
 _IS_LIVE: Final = unindexed(Message.active) == 1
 _ROW_ID: Final = bindparam("row_id", type_=BigInteger)
 _LIMIT: Final = bindparam("limit", type_=BigInteger)
@@ -28,11 +40,11 @@ _LIMIT: Final = bindparam("limit", type_=BigInteger)
 
 def _latest(*, require_text: bool) -> ClauseElement:
     """Select the nth newest live row with a role; only U+0020 is no text."""
-    found = select(Message.id).where(_OWN, _IS_LIVE, Message.role == bindparam("role"))
+    found = select(Message.id).where(_IN_ORDER, _IS_LIVE, Message.role == bindparam("role"))
     if require_text:
         found = found.where(func.trim(Message.content) != "")
     skipped = bindparam("offset", type_=BigInteger)
-    return found.order_by(Message.id.desc()).limit(1).offset(skipped)
+    return found.order_by(*_NEWEST_FIRST).limit(1).offset(skipped)
 
 
 def _exists(*conditions: Any) -> ClauseElement:
@@ -44,7 +56,7 @@ LATEST = {
     for require_text in (True, False)
 }
 LATEST_LIVE = Prepared(
-    select(Message.id).where(_OWN, _IS_LIVE).order_by(Message.id.desc()).limit(1)
+    select(Message.id).where(_IN_ORDER, _IS_LIVE).order_by(*_NEWEST_FIRST).limit(1)
 )
 LIVE_ROLE = Prepared(select(Message.role).where(Message.id == _ROW_ID, _OWN, Message.active == 1))
 HAS_PLATFORM_ID = Prepared(
@@ -61,11 +73,11 @@ def recent_of_user(*, with_inactive: bool) -> Prepared:
     """Return the statement that reads what the user typed, newest first."""
     typed = or_(Message.display_kind.is_(None), Message.display_kind == "")
     statement = select(Message.id, Message.timestamp, Message.content).where(
-        _OWN, Message.role == "user", typed
+        _IN_ORDER, Message.role == "user", typed
     )
     if not with_inactive:
         statement = statement.where(_IS_LIVE)
-    return Prepared(statement.order_by(Message.id.desc()).limit(_LIMIT))
+    return Prepared(statement.order_by(*_NEWEST_FIRST).limit(_LIMIT))
 
 
 class LookupRepository(Repository):

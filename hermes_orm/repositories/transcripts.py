@@ -19,7 +19,7 @@ from sqlalchemy.orm import aliased
 
 from hermes_orm.dialects import Prepared
 from hermes_orm.dialects.base import ALL_ROWS
-from hermes_orm.dialects.expressions import has_key, has_key_of, unindexed
+from hermes_orm.dialects.expressions import has_key, has_key_of, is_beyond, unindexed
 from hermes_orm.models import Message
 from hermes_orm.repositories.ancestry import SESSION_ID, display_chain
 from hermes_orm.repositories.base import Repository
@@ -36,12 +36,11 @@ def session_rows(
     columns: tuple[str, ...], *, with_inactive: bool, newest_first: bool = False
 ) -> Prepared:
     """Return the statement that reads a session's rows in order, for `Transaction.each`."""
-    row_id, from_id = Message.id, FROM_ID
-    is_beyond = row_id < from_id if newest_first else row_id > from_id
-    statement = select(*message_columns(columns)).where(Message.session_id == SESSION_ID, is_beyond)
+    is_wanted = is_beyond(Message, SESSION_ID, FROM_ID, before=newest_first)
+    statement = select(*message_columns(columns)).where(is_wanted)
     if not with_inactive:
         statement = statement.where(unindexed(Message.active) == 1)
-    return Prepared(_page(statement, row_id.desc() if newest_first else row_id))
+    return Prepared(_page(statement, *in_session_order(Message, newest_first=newest_first)))
 
 
 @lru_cache
@@ -83,9 +82,17 @@ def is_visible(message: type[Message]) -> ColumnElement[bool]:
     return or_(unindexed(message.active) == 1, message.compacted == 1)
 
 
-def _page(statement: Select[Any], order: SQLColumnExpression[Any]) -> Select[Any]:
+def in_session_order(
+    message: type[Message], *, newest_first: bool = False
+) -> list[SQLColumnExpression[Any]]:
+    """Return what pages of one session are ordered by, next to `is_beyond`."""
+    columns = (message.session_id, message.id)
+    return [column.desc() if newest_first else column for column in columns]
+
+
+def _page(statement: Select[Any], *order: SQLColumnExpression[Any]) -> Select[Any]:
     limit, offset = (bindparam(name, type_=BigInteger) for name in ("limit", "offset"))
-    return statement.order_by(order).limit(limit).offset(offset)
+    return statement.order_by(*order).limit(limit).offset(offset)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from sqlalchemy import (
     ClauseElement,
     ColumnElement,
     Select,
+    SQLColumnExpression,
     bindparam,
     func,
     literal,
@@ -21,13 +22,13 @@ from sqlalchemy.orm import aliased
 
 from hermes_orm.codec import encode_content, encode_integer, encode_text
 from hermes_orm.dialects import Prepared
-from hermes_orm.dialects.expressions import bound_texts, text_list
+from hermes_orm.dialects.expressions import bound_texts, is_beyond, text_list
 from hermes_orm.models import Message
 from hermes_orm.repositories.ancestry import SESSION_ID
 from hermes_orm.repositories.base import Repository
 from hermes_orm.repositories.message_rows import MESSAGE_KEYS, decode_row
 from hermes_orm.repositories.paging import row_limit
-from hermes_orm.repositories.transcripts import is_visible, message_columns
+from hermes_orm.repositories.transcripts import in_session_order, is_visible, message_columns
 from hermes_orm.rows import AnchoredView, MessageRow, MessageWindow
 from hermes_orm.session_text import lookup_key
 
@@ -37,21 +38,28 @@ _TALK: Final = ("user", "assistant")
 
 
 def _nearest(
-    row: type[Message], limit: str, *conditions: ColumnElement[bool], descending: bool
+    row: type[Message],
+    beyond: SQLColumnExpression[Any],
+    limit: str,
+    *conditions: ColumnElement[bool],
+    before: bool,
+    newest_first: bool,
 ) -> Select[Any]:
-    """Select the ids of the session's first or last rows that are not undone."""
+    """Select the ids of the session's first or last rows beyond an id that are not undone."""
     return (
         select(row.id)
-        .where(row.session_id == SESSION_ID, is_visible(row), *conditions)
-        .order_by(row.id.desc() if descending else row.id)
+        .where(is_beyond(row, SESSION_ID, beyond, before=before), is_visible(row), *conditions)
+        .order_by(*in_session_order(row, newest_first=newest_first))
         .limit(bindparam(limit, type_=BigInteger))
     )
 
 
 def _window_ids() -> Any:
     before, after = aliased(Message), aliased(Message)
-    earlier = _nearest(before, "window", before.id < _ANCHOR, descending=True).subquery()
-    later = _nearest(after, "window", after.id > _ANCHOR, descending=False).subquery()
+    earlier, later = (
+        _nearest(row, _ANCHOR, "window", before=is_before, newest_first=is_before).subquery()
+        for row, is_before in ((before, True), (after, False))
+    )
     anchor = select(Message.id).where(Message.id == _ANCHOR, Message.session_id == SESSION_ID)
     return union_all(anchor, select(earlier.c.id), select(later.c.id)).cte("around")
 
@@ -74,12 +82,17 @@ def anchored(*, every_role: bool) -> Prepared:
     window = _window_ids()
     first, last = aliased(Message), aliased(Message)
     least, greatest = (select(edge(window.c.id)).scalar_subquery() for edge in (func.min, func.max))
-    start = _nearest(
-        first, "bookend", first.id < least, *_says(first, every_role), descending=False
-    ).subquery()
-    end = _nearest(
-        last, "bookend", last.id > greatest, *_says(last, every_role), descending=True
-    ).subquery()
+    start, end = (
+        _nearest(
+            row,
+            edge,
+            "bookend",
+            *_says(row, every_role),
+            before=is_start,
+            newest_first=not is_start,
+        ).subquery()
+        for row, edge, is_start in ((first, least, True), (last, greatest, False))
+    )
     parts = union_all(
         *(
             select(literal(part).label("part"), ids.c.id)
