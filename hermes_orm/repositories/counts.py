@@ -12,6 +12,7 @@ from hermes_orm.codec import plain_text
 from hermes_orm.dialects import Prepared
 from hermes_orm.models import Message, Session
 from hermes_orm.repositories.base import Repository
+from hermes_orm.repositories.paging import UNLIMITED, whole_number
 from hermes_orm.repositories.session_filters import conditions, empty_sessions, session_filter
 from hermes_orm.session_text import lookup_key
 
@@ -99,7 +100,8 @@ class CountRepository(Repository):
 
     def session_count_ge(self, n: int = 1) -> bool:
         """Return whether there are at least `n` sessions, archived ones included."""
-        return n <= 0 or self.tx.first(NTH_SESSION, {"skip": n - 1}) is not None
+        wanted = min(whole_number(n, "n"), UNLIMITED)
+        return wanted <= 0 or self.tx.first(NTH_SESSION, {"skip": wanted - 1}) is not None
 
     def count_empty_sessions(self, *, include_pinned: bool = False) -> int:
         """Return how many sessions `delete_empty_sessions` would delete.

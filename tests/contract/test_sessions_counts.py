@@ -55,6 +55,12 @@ async def test_at_least_n_sessions(four: Any) -> None:
     answers = [await four.session_count_ge(n) for n in (-1, 0, 1, 4, 5)]
     assert answers == [True, True, True, True, False]
     assert await four.session_count_ge()
+    assert [await four.session_count_ge(n) for n in (1.5, "4", 2**70)] == [True, True, False]
+    for bad in (float("nan"), float("inf"), "many"):
+        with pytest.raises(ValueError, match="n must be a whole number"):
+            await four.session_count_ge(bad)
+    with pytest.raises(TypeError, match="n must be a whole number, not NoneType"):
+        await four.session_count_ge(None)
 
 
 async def test_empty_store_counts_nothing(db: Any) -> None:
