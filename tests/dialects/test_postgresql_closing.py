@@ -5,14 +5,16 @@ import time
 from collections.abc import AsyncIterator, Callable
 
 import pytest
-from sqlalchemy import literal_column, select
+from sqlalchemy import func, literal_column, select
 
 from hermes_orm import SessionDB
 from hermes_orm.database import Transaction
 from hermes_orm.dialects import Prepared
 from hermes_orm.dialects.postgresql.permits import Permits
+from hermes_orm.errors import StoreClosedError
 from hermes_orm.repositories.meta import SET_META
 
+LONG_SLEEP = Prepared(select(func.pg_sleep(30)))
 NONSENSE = Prepared(select(literal_column("nonsense")))
 
 
@@ -69,6 +71,19 @@ async def test_a_unit_that_goes_on_after_a_failed_statement_is_no_success(db: Se
     with pytest.raises(RuntimeError, match="failed statement"):
         await db.database.write(swallow)
     assert await db.get_meta("k") == "before"
+
+
+async def test_a_close_ends_units_that_take_too_long(
+    db: SessionDB, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hermes_orm.dialects.postgresql.engine.CLOSE_WITHIN", 0.3)
+    late = asyncio.create_task(db.database.read(lambda tx: tx.first(LONG_SLEEP)))
+    await asyncio.sleep(0.1)
+    began = time.monotonic()
+    await db.close()
+    assert time.monotonic() - began < 3
+    with pytest.raises(StoreClosedError):
+        await late
 
 
 async def test_close_waits_for_calls_and_not_for_what_their_tasks_do_next(db: SessionDB) -> None:

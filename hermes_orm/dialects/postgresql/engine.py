@@ -44,6 +44,7 @@ class PostgreSQLTransport(Transport):
         self._permits: Permits | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._in_flight = InFlight()
+        self._is_stopping = False
         self._connections: set[Any] = set()
         self._transaction = (
             AsyncpgTransaction if options.driver == "asyncpg" else PsycopgTransaction
@@ -115,6 +116,8 @@ class PostgreSQLTransport(Transport):
             in_transaction = begin is not None or unit.in_snapshot
             was_cancelled = isinstance(error, asyncio.CancelledError)
             lost = await to_completion(_cleaned_up(connection, in_transaction, was_cancelled))
+            if self._is_stopping and not was_cancelled:
+                raise StoreClosedError() from None
             if lost and replaceable and not unit.sent and isinstance(error, Exception):
                 return await self._on_connection(work, begin, patience, replaceable=False)
             if lost and isinstance(error, Exception):
@@ -128,7 +131,7 @@ class PostgreSQLTransport(Transport):
         return self._transaction(self.dialect, connection, one_statement=one_statement)
 
     async def close(self) -> None:
-        """Wait up to 10 s for running units, then close every connection."""
+        """Wait up to 10 s for running units, stop the rest, and close every connection."""
         engine, self._engine = self._engine, None
         if engine is None:
             return
@@ -136,8 +139,20 @@ class PostgreSQLTransport(Transport):
             self._abandon()
             await engine.dispose(close=False)
             return
-        await self._in_flight.ended(CLOSE_WITHIN)
+        if not await self._in_flight.ended(CLOSE_WITHIN):
+            await self._stop_late_units()
         await engine.dispose()
+
+    async def _stop_late_units(self) -> None:
+        """End the statements of units that a close has waited for long enough."""
+        self._is_stopping = True
+        for connection in list(self._connections):
+            driver: Any = connection.driver_connection
+            if self._options.driver == "asyncpg":
+                driver.terminate()
+            else:
+                await driver.cancel_safe()
+        await self._in_flight.ended(CLOSE_WITHIN)
 
     def _abandon(self) -> None:
         """Drop connections of a loop that is gone: nothing can be sent on them any more."""
