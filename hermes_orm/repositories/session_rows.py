@@ -23,6 +23,7 @@ _TIMES: Final = (
     "last_active",
     "compression_failure_cooldown_until",
 )
+_TIME_TYPES: Final = frozenset({float, type(None)})
 
 logger = logging.getLogger(__name__)
 
@@ -56,9 +57,10 @@ def with_times(session: dict[str, Any]) -> dict[str, Any]:
 
     SQLite stores any text as a time; callers, who calculate with times, get None and a warning.
     """
+    if _TIME_TYPES.issuperset(map(type, map(session.get, _TIMES))):
+        return session
     for key in _TIMES:
-        at = session.get(key)
-        if at is not None and type(at) is not float:
+        if type(session.get(key)) not in _TIME_TYPES:
             logger.warning("sessions: %s of row %r is no time and is ignored", key, session["id"])
             session[key] = None
     return session
