@@ -6,7 +6,6 @@ from typing import Any
 
 from hermes_orm.database import Database
 from hermes_orm.dialects.joining import run_in
-from hermes_orm.errors import ReadOnlyStoreError
 from hermes_orm.repositories.meta import SET_META, MetaRepository, setting
 
 
@@ -23,7 +22,5 @@ async def set_meta(
     row = setting(key, value)
     if cursor is None:
         await database.write(lambda tx: MetaRepository(tx).set_meta(row), scope="statement")
-    elif database.read_only:
-        raise ReadOnlyStoreError.of("set_meta")
     else:
         await run_in(cursor, database.dialect.name, SET_META, row)
