@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Column, Integer, MetaData, Table, delete
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.schema import CreateTable
 
 from hermes_orm import SessionDB
@@ -342,3 +343,11 @@ async def test_a_forgotten_store_does_not_keep_the_process_alive(path: str) -> N
         [sys.executable, "-c", script, path], capture_output=True, text=True, timeout=30
     )
     assert done.stdout.strip() == "None"
+
+
+def test_a_lock_is_recognised_through_sqlalchemy() -> None:
+    locked = driver.module().OperationalError("database is locked")
+    assert driver.is_busy(locked)
+    assert driver.is_busy(OperationalError("SELECT 1", None, locked))
+    assert not driver.is_busy(OperationalError("SELECT 'locked'", None, ValueError("locked")))
+    assert not driver.is_busy(RuntimeError("database is locked"))

@@ -61,9 +61,8 @@ def as_standard(error: BaseException) -> BaseException:
 
 def is_busy(error: BaseException) -> bool:
     """Whether another connection holds the lock that was needed."""
-    if not isinstance(error, module().OperationalError | sqlite3.OperationalError):
-        return False
-    text = str(error)
+    error = as_standard(error)
+    text = str(error) if isinstance(error, sqlite3.OperationalError) else ""
     return "locked" in text or "busy" in text or "no more rows available" in text
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar, cast
 
 from hermes_orm.dialects.base import Work
+from hermes_orm.dialects.sqlite import upkeep
 from hermes_orm.dialects.sqlite.driver import as_standard, lock_error
 from hermes_orm.dialects.sqlite.group import Unit, run_group
 from hermes_orm.dialects.sqlite.thread import ConnectionThread
@@ -153,8 +154,6 @@ class WriteQueue:
             self._thread.submit(self._checkpoint, self._loop, lambda result, error: None)
 
     def _checkpoint(self) -> None:
-        from hermes_orm.dialects.sqlite import upkeep
-
         upkeep.checkpoint(self._held.driver, "PASSIVE")
 
 

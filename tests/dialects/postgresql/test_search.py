@@ -1,19 +1,10 @@
 """Relevance on PostgreSQL: BM25 for few rows, a cheaper measure for many."""
 
-from collections.abc import Callable
-
-import pytest
-
 from hermes_orm import SessionDB
 from hermes_orm.dialects.postgresql import ranking
 from hermes_orm.dialects.postgresql.search import MOST_UNITS_SCORED
 from tests.contract.finding import found
 from tests.raw import Raw
-
-
-@pytest.fixture(params=["postgresql+asyncpg", "postgresql+psycopg"])
-def location(request: pytest.FixtureRequest, make_location: Callable[..., str]) -> str:
-    return make_location(request.param)
 
 
 async def test_shorter_and_more_frequent_and_rarer_is_more_relevant(db: SessionDB) -> None:

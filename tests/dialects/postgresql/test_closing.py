@@ -18,11 +18,6 @@ LONG_SLEEP = Prepared(select(func.pg_sleep(30)))
 NONSENSE = Prepared(select(literal_column("nonsense")))
 
 
-@pytest.fixture(params=["postgresql+asyncpg", "postgresql+psycopg"])
-def location(request: pytest.FixtureRequest, make_location: Callable[..., str]) -> str:
-    return make_location(request.param)
-
-
 @pytest.fixture
 async def db(location: str) -> AsyncIterator[SessionDB]:
     async with SessionDB(location) as db:

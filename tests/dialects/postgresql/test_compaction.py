@@ -1,6 +1,6 @@
 """Compaction and rotation on PostgreSQL: nothing is read before the session is locked."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import psycopg
@@ -15,12 +15,6 @@ from hermes_orm.errors import (
 )
 from tests.contract.turns import contents, user
 from tests.dialects.others import Other, waiting
-
-
-@pytest.fixture(params=["postgresql+asyncpg", "postgresql+psycopg"])
-def location(request: pytest.FixtureRequest, make_location: Callable[..., str]) -> str:
-    """A fresh database."""
-    return make_location(request.param)
 
 
 @pytest.fixture

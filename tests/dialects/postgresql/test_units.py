@@ -20,18 +20,12 @@ from hermes_orm.models import StateMeta
 from hermes_orm.repositories.meta import SET_META
 from tests.raw import Raw
 
-DRIVERS = ["postgresql+asyncpg", "postgresql+psycopg"]
 SHOW = Prepared(select(func.current_setting(bindparam("name"))))
 SLEEP = Prepared(select(func.pg_sleep(bindparam("seconds", type_=sqlalchemy.Double()))))
 PID = Prepared(select(func.pg_backend_pid()))
 TOUCH = Prepared(
     update(StateMeta).where(StateMeta.key == bindparam("of")).values(value=StateMeta.value + "+")
 )
-
-
-@pytest.fixture(params=DRIVERS)
-def location(request: pytest.FixtureRequest, make_location: Callable[..., str]) -> str:
-    return make_location(request.param)
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Changes of sessions on PostgreSQL: what they wait for, and what they see then."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import psycopg
 import pytest
@@ -12,12 +12,6 @@ from hermes_orm.repositories.prompts import prompt_hash
 from tests.dialects.others import Other, waiting
 
 HASH = prompt_hash("P")
-
-
-@pytest.fixture(params=["postgresql+asyncpg", "postgresql+psycopg"])
-def location(request: pytest.FixtureRequest, make_location: Callable[..., str]) -> str:
-    """A fresh database."""
-    return make_location(request.param)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from tests.postgres_server import PostgresServer
 from tests.raw import postgres_engine
 
 SHARED: dict[str, Any] = json.loads(
-    (Path(__file__).parents[1] / "fixtures/schema/sqlite-v31.json").read_text()
+    (Path(__file__).parents[2] / "fixtures/schema/sqlite-v31.json").read_text()
 )["tables"]
 SHARED.pop("sqlite_sequence")
 

@@ -16,12 +16,6 @@ from tests.contract.turns import contents, user
 from tests.dialects.others import Other, waiting
 
 
-@pytest.fixture(params=["postgresql+asyncpg", "postgresql+psycopg"])
-def location(request: pytest.FixtureRequest, make_location: Callable[..., str]) -> str:
-    """A fresh database."""
-    return make_location(request.param)
-
-
 @pytest.fixture
 async def db(location: str) -> AsyncIterator[SessionDB]:
     """A store with the session `s`, on whose conversation H holds a lease that has expired."""
