@@ -11,7 +11,7 @@ from hermes_orm import clock
 from hermes_orm.database import TRANSCRIPT_PATIENCE, Database
 from hermes_orm.dialects.prepared import Params
 from hermes_orm.dialects.transcript import TurnLease
-from hermes_orm.errors import ReadOnlyStoreError, UnknownSessionError
+from hermes_orm.errors import UnknownSessionError
 from hermes_orm.repositories.message_rows import encode_rows
 from hermes_orm.repositories.messages import (
     MessageRepository,
@@ -46,8 +46,6 @@ async def append_messages_batch(
     follow each other; a failure leaves the earlier ones. Raises what `append_message` raises,
     TypeError for an element that is no mapping, ValueError for `chunk_rows` below 1.
     """
-    if database.read_only:
-        raise ReadOnlyStoreError.of("append_messages_batch")
     if not len(messages):
         return 0
     if chunk_rows is not None and chunk_rows <= 0:

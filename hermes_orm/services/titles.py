@@ -7,7 +7,6 @@ from sqlite3 import IntegrityError
 
 from hermes_orm.database import Database
 from hermes_orm.dialects.prepared import Params
-from hermes_orm.errors import ReadOnlyStoreError
 from hermes_orm.repositories.titles import (
     DERIVED,
     LLM,
@@ -25,7 +24,7 @@ async def set_session_title(database: Database, session_id: str, title: str | No
     one carries on. Raises ValueError when any other session has it, and for more than 100
     characters.
     """
-    return await _set_title(database, "set_session_title", new_title(session_id, title, USER))
+    return await _set_title(database, new_title(session_id, title, USER))
 
 
 async def set_auto_title(
@@ -37,18 +36,15 @@ async def set_auto_title(
     above a derived one. Raises ValueError as `set_session_title` does, and for any other source.
     """
     known = known_source(source, (DERIVED, LLM), "automatic title")
-    return await _set_title(database, "set_auto_title", new_title(session_id, title, known))
+    return await _set_title(database, new_title(session_id, title, known))
 
 
 async def set_auto_title_if_empty(database: Database, session_id: str, title: str | None) -> bool:
     """Give the session a model's title, unless it has one that ranks as high."""
-    return await _set_title(database, "set_auto_title_if_empty", new_title(session_id, title, LLM))
+    return await _set_title(database, new_title(session_id, title, LLM))
 
 
-async def _set_title(database: Database, operation: str, new: Params) -> bool:
-    if database.read_only:
-        raise ReadOnlyStoreError.of(operation)
-
+async def _set_title(database: Database, new: Params) -> bool:
     async def settled() -> bool:
         return await database.write(lambda tx: TitleRepository(tx).settle(new))
 

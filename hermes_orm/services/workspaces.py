@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hermes_orm.database import Database
-from hermes_orm.errors import ReadOnlyStoreError
 from hermes_orm.repositories.workspaces import WorkspaceRepository
 from hermes_orm.session_text import session_text
 
@@ -15,8 +14,6 @@ async def backfill_repo_roots(database: Database, cwd_to_root: Mapping[str, str]
 
     Pairs with an empty directory or repository are ignored.
     """
-    if database.read_only:
-        raise ReadOnlyStoreError.of("backfill_repo_roots")
     roots = {
         stored: session_text(root)
         for cwd, root in cwd_to_root.items()
