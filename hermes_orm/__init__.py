@@ -31,8 +31,8 @@ from hermes_orm.errors import (
     WalUnsupportedError,
 )
 from hermes_orm.home import DEFAULT_DB_PATH
-from hermes_orm.repositories.activity import ActivityProvenance
-from hermes_orm.repositories.workspaces import workspace_key
+from hermes_orm.repositories.sessions.activity import ActivityProvenance
+from hermes_orm.repositories.sessions.workspaces import workspace_key
 from hermes_orm.rows import (
     ActiveSessionRow,
     CompressionCooldown,

@@ -11,29 +11,29 @@ from hermes_orm.database import ACTIVITY_PATIENCE, TRANSCRIPT_PATIENCE, Database
 from hermes_orm.dialects import make_dialect
 from hermes_orm.facade import plans, reads, runs, writes
 from hermes_orm.location import SqliteLocation, locate
-from hermes_orm.repositories.activity import ActivityRepository
-from hermes_orm.repositories.chains import ChainRepository
-from hermes_orm.repositories.compression_failures import CompressionFailureRepository
-from hermes_orm.repositories.conversations import ConversationRepository
-from hermes_orm.repositories.counts import CountRepository
-from hermes_orm.repositories.flags import FlagRepository
-from hermes_orm.repositories.leases import LeaseRepository
-from hermes_orm.repositories.listing import ListingRepository, session_unread
-from hermes_orm.repositories.lookups import LookupRepository
-from hermes_orm.repositories.messages import MessagePlans
+from hermes_orm.repositories.compression.failures import CompressionFailureRepository
+from hermes_orm.repositories.compression.leases import LeaseRepository
+from hermes_orm.repositories.lineage.chains import ChainRepository
+from hermes_orm.repositories.lineage.orphans import OrphanRepository
+from hermes_orm.repositories.listing.listing import ListingRepository, session_unread
+from hermes_orm.repositories.listing.openings import OpeningRepository
+from hermes_orm.repositories.messages.conversations import ConversationRepository
+from hermes_orm.repositories.messages.lookups import LookupRepository
+from hermes_orm.repositories.messages.messages import MessagePlans
+from hermes_orm.repositories.messages.ownership import OwnershipRepository
+from hermes_orm.repositories.messages.resume import ResumeRepository
+from hermes_orm.repositories.messages.rewriting import RewritingPlans, RewritingRepository
+from hermes_orm.repositories.messages.undo import UndoRepository
+from hermes_orm.repositories.messages.views import ViewRepository
 from hermes_orm.repositories.meta import MetaRepository
-from hermes_orm.repositories.openings import OpeningRepository
-from hermes_orm.repositories.orphans import OrphanRepository
-from hermes_orm.repositories.ownership import OwnershipRepository
-from hermes_orm.repositories.resume import ResumeRepository
-from hermes_orm.repositories.rewriting import RewritingPlans, RewritingRepository
-from hermes_orm.repositories.session_models import SessionModelRepository
-from hermes_orm.repositories.sessions import SessionRepository
-from hermes_orm.repositories.title_families import TitleFamilyRepository
-from hermes_orm.repositories.titles import DERIVED, LLM, USER, TitleRepository
-from hermes_orm.repositories.undo import UndoRepository
-from hermes_orm.repositories.views import ViewRepository
-from hermes_orm.repositories.workspaces import WorkspaceRepository
+from hermes_orm.repositories.sessions.activity import ActivityRepository
+from hermes_orm.repositories.sessions.counts import CountRepository
+from hermes_orm.repositories.sessions.flags import FlagRepository
+from hermes_orm.repositories.sessions.models import SessionModelRepository
+from hermes_orm.repositories.sessions.sessions import SessionRepository
+from hermes_orm.repositories.sessions.title_families import TitleFamilyRepository
+from hermes_orm.repositories.sessions.titles import DERIVED, LLM, USER, TitleRepository
+from hermes_orm.repositories.sessions.workspaces import WorkspaceRepository
 from hermes_orm.services import (
     chains,
     compaction,

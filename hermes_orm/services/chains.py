@@ -6,7 +6,7 @@ import logging
 import sqlite3
 
 from hermes_orm.database import Database
-from hermes_orm.repositories.chains import ChainRepository
+from hermes_orm.repositories.lineage.chains import ChainRepository
 
 logger = logging.getLogger(__name__)
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from hermes_orm.database import Database
 from hermes_orm.dialects.base import ALL_ROWS
-from hermes_orm.repositories.compaction import CompactionRepository
-from hermes_orm.repositories.creation import NewSession
-from hermes_orm.repositories.messages import counted
-from hermes_orm.repositories.publication import Publication, PublicationRepository
-from hermes_orm.repositories.transcripts import id_bound
+from hermes_orm.repositories.compression.compaction import CompactionRepository
+from hermes_orm.repositories.compression.publication import Publication, PublicationRepository
+from hermes_orm.repositories.messages.messages import counted
+from hermes_orm.repositories.messages.transcripts import id_bound
+from hermes_orm.repositories.sessions.creation import NewSession
 from hermes_orm.services.messages import encoded, taken
 from hermes_orm.session_text import lookup_key, stored_key
 

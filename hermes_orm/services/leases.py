@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from hermes_orm.completion import to_completion
 from hermes_orm.database import ACTIVITY_PATIENCE, DEFAULT_PATIENCE, Database
 from hermes_orm.error_causes import classify_persistence_error
-from hermes_orm.repositories.leases import (
+from hermes_orm.repositories.compression.leases import (
     COMPRESSION_LOCK,
     TURN_LEASE,
     Lease,

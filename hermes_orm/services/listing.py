@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hermes_orm.database import Database
-from hermes_orm.repositories.listing import ListingRepository, page_of
-from hermes_orm.repositories.session_filters import session_filter
+from hermes_orm.repositories.listing.listing import ListingRepository, page_of
+from hermes_orm.repositories.sessions.filters import session_filter
 from hermes_orm.rows import RichSessionRow
 
 

@@ -12,15 +12,15 @@ from hermes_orm.database import TRANSCRIPT_PATIENCE, Database
 from hermes_orm.dialects.prepared import Params
 from hermes_orm.dialects.transcript import TurnLease
 from hermes_orm.errors import UnknownSessionError
-from hermes_orm.repositories.message_rows import encode_rows
-from hermes_orm.repositories.messages import (
+from hermes_orm.repositories.messages.messages import (
     MessageRepository,
     claimed_lease,
     counted,
     session_key,
 )
-from hermes_orm.repositories.rewriting import Dropping, RewritingRepository
-from hermes_orm.repositories.transcripts import Page, TranscriptRepository
+from hermes_orm.repositories.messages.rewriting import Dropping, RewritingRepository
+from hermes_orm.repositories.messages.rows import encode_rows
+from hermes_orm.repositories.messages.transcripts import Page, TranscriptRepository
 from hermes_orm.rows import MessageRow
 from hermes_orm.session_text import lookup_key
 

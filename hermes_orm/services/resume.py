@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import hermes_orm
 from hermes_orm.database import Database
 from hermes_orm.errors import SessionExportTooLargeError, SessionResumeTooLargeError
-from hermes_orm.repositories.resume import ResumeRepository, up_to
+from hermes_orm.repositories.messages.resume import ResumeRepository, up_to
 from hermes_orm.rows import ConversationMessage
 
 

@@ -7,9 +7,9 @@ import time
 from collections.abc import Collection, Iterable
 
 from hermes_orm.database import Database
-from hermes_orm.repositories.search import SearchRepository
-from hermes_orm.repositories.search_request import SearchRequest
-from hermes_orm.repositories.search_routes import first_route
+from hermes_orm.repositories.search.request import SearchRequest
+from hermes_orm.repositories.search.routes import first_route
+from hermes_orm.repositories.search.search import SearchRepository
 from hermes_orm.rows import SearchHit
 
 LOGGED_CHARACTERS = 200

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Unpack
 
 from hermes_orm.database import TRANSCRIPT_PATIENCE, Database, Scope, Transaction
-from hermes_orm.repositories.creation import (
+from hermes_orm.repositories.sessions.creation import (
     CreationRepository,
     NewSession,
     NewSessionFields,
     SessionFields,
 )
-from hermes_orm.repositories.end_reasons import RESET_END_REASONS
-from hermes_orm.repositories.sessions import SessionRepository
+from hermes_orm.repositories.sessions.end_reasons import RESET_END_REASONS
+from hermes_orm.repositories.sessions.sessions import SessionRepository
 
 
 async def create_session(

@@ -7,7 +7,7 @@ from sqlite3 import IntegrityError
 
 from hermes_orm.database import Database
 from hermes_orm.dialects.prepared import Params
-from hermes_orm.repositories.titles import (
+from hermes_orm.repositories.sessions.titles import (
     DERIVED,
     LLM,
     USER,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hermes_orm.database import Database
-from hermes_orm.repositories.workspaces import WorkspaceRepository
+from hermes_orm.repositories.sessions.workspaces import WorkspaceRepository
 from hermes_orm.session_text import session_text
 
 

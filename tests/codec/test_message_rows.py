@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_orm.codec import POSTGRESQL_MARKER, SQLITE_MARKER
-from hermes_orm.repositories.message_rows import (
+from hermes_orm.repositories.messages.rows import (
     MESSAGE_KEYS,
     EncodedMessage,
     decode_row,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hermes_orm.repositories.session_keys import have_same_profile, session_key_profile
+from hermes_orm.repositories.sessions.keys import have_same_profile, session_key_profile
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from hermes_orm.errors import ReadOnlyStoreError
-from hermes_orm.repositories.prompts import prompt_hash
+from hermes_orm.repositories.sessions.prompts import prompt_hash
 
 
 async def prompts(raw: Any) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import exc
 
 from hermes_orm.database import Transaction
-from hermes_orm.repositories.prompts import PromptRepository, prompt_hash
+from hermes_orm.repositories.sessions.prompts import PromptRepository, prompt_hash
 
 
 async def prompts(raw: Any) -> list[str]:

@@ -7,7 +7,8 @@ import pytest
 from sqlalchemy import Connection, make_url
 
 from hermes_orm.dialects import Prepared
-from hermes_orm.repositories import chains, flags, sessions, title_families, titles
+from hermes_orm.repositories.lineage import chains
+from hermes_orm.repositories.sessions import flags, sessions, title_families, titles
 from tests.dialects.schemas import fresh_sqlite, sqlite_file
 from tests.raw import postgres_engine
 

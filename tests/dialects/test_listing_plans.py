@@ -12,7 +12,7 @@ from hermes_orm import SessionDB
 from hermes_orm.dialects import Prepared
 from hermes_orm.dialects.expressions import text_list
 from hermes_orm.dialects.sqlite import ddl
-from hermes_orm.repositories.listing_statements import (
+from hermes_orm.repositories.listing.statements import (
     Shape,
     carried_on,
     page_by_activity,
@@ -21,7 +21,7 @@ from hermes_orm.repositories.listing_statements import (
     recent_slice,
     rows_by_id,
 )
-from hermes_orm.repositories.session_filters import ID_QUERY, session_filter
+from hermes_orm.repositories.sessions.filters import ID_QUERY, session_filter
 from tests.contract.stories import Story, ids
 from tests.dialects.schemas import driver_of, fresh_sqlite, sqlite_file
 from tests.raw import Raw, postgres_engine

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from hermes_orm import SessionDB
-from hermes_orm.repositories.search import _warn_of_damage
+from hermes_orm.repositories.search.search import _warn_of_damage
 from tests.contract.finding import found, found_set, tell_corpus
 from tests.raw import Raw
 from tests.search.corpora import CORPUS

@@ -8,11 +8,11 @@ import pytest
 from sqlalchemy import Connection, text
 
 from hermes_orm.dialects import Prepared
-from hermes_orm.repositories.lookups import LATEST, LATEST_LIVE, recent_of_user
-from hermes_orm.repositories.message_rows import MESSAGE_KEYS
-from hermes_orm.repositories.resume import COUNT_DISPLAYED
-from hermes_orm.repositories.transcripts import displayed_rows, session_rows
-from hermes_orm.repositories.views import AROUND, anchored
+from hermes_orm.repositories.messages.lookups import LATEST, LATEST_LIVE, recent_of_user
+from hermes_orm.repositories.messages.resume import COUNT_DISPLAYED
+from hermes_orm.repositories.messages.rows import MESSAGE_KEYS
+from hermes_orm.repositories.messages.transcripts import displayed_rows, session_rows
+from hermes_orm.repositories.messages.views import AROUND, anchored
 from tests.raw import Raw
 
 OTHERS = "'o' || n % 900"

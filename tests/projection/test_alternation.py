@@ -6,7 +6,7 @@ from typing import Any, cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_orm.repositories.alternation import repair_alternation
+from hermes_orm.repositories.messages.alternation import repair_alternation
 from hermes_orm.rows import ConversationMessage
 
 

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_orm.codec import SQLITE_MARKER
-from hermes_orm.repositories.message_rows import encode_rows
-from hermes_orm.repositories.projection import (
+from hermes_orm.repositories.messages.projection import (
     CONVERSATION_COLUMNS,
     HARNESS_PROMPTS,
     Projection,
     clean_context,
     conversation,
 )
+from hermes_orm.repositories.messages.rows import encode_rows
 from hermes_orm.rows import ConversationMessage
 
 

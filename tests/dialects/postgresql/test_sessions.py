@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import make_url
 
 from hermes_orm import SessionDB
-from hermes_orm.repositories.prompts import prompt_hash
+from hermes_orm.repositories.sessions.prompts import prompt_hash
 from tests.dialects.others import Other, waiting
 
 HASH = prompt_hash("P")

@@ -1,0 +1,1 @@
+"""Leases, locks, and what compression of a conversation writes."""

@@ -1,0 +1,1 @@
+"""How sessions follow from each other: chains, roots, orphans."""

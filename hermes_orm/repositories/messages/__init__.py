@@ -1,0 +1,1 @@
+"""Transcripts: writing, reading, conversations, undo, resume."""

@@ -1,0 +1,146 @@
+"""Finding messages by their text."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import cache
+from typing import Final, cast
+
+from hermes_orm.codec import decode_content
+from hermes_orm.dialects.base import Row
+from hermes_orm.dialects.expressions import id_list
+from hermes_orm.repositories.base import Repository
+from hermes_orm.repositories.search.request import SearchRequest
+from hermes_orm.repositories.search.routes import SCAN_FOR_INDEX, Route, fallback_route
+from hermes_orm.repositories.search.statements import PLAIN_COLUMNS, Texts, pages
+from hermes_orm.repositories.search.surroundings import CONTEXT, REPEATED
+from hermes_orm.rows import ContextEntry, SearchHit
+from hermes_orm.search.text import context_text, search_columns, whole_text
+
+COMPARED_AT_ONCE: Final = 500
+"""Archived hits; each of them is looked for in the chains of all."""
+
+_KEYS: Final = tuple(PLAIN_COLUMNS)
+_ID: Final = _KEYS.index("id")
+_ROLE: Final = _KEYS.index("role")
+_TOOL_NAME: Final = _KEYS.index("tool_name")
+_ACTIVE: Final = _KEYS.index("active")
+
+logger = logging.getLogger("hermes_orm.search")
+
+
+class SearchRepository(Repository):
+    """Hits of a search: their rows, snippets and contexts."""
+
+    def hits(self, request: SearchRequest, route: Route) -> tuple[list[SearchHit], str]:
+        """Return the page that a route finds, or its fallback, and the name of the one that did."""
+        route, rows = self._found(request, route)
+        return self._shown(route, rows, request.keys), route.name
+
+    def _found(self, request: SearchRequest, route: Route) -> tuple[Route, Sequence[Row]]:
+        route, rows = self._page(route, request)
+        fallback = None if rows else fallback_route(request, self.tx.dialect.search)
+        if fallback is None or (request.offset and self._has_hits(route, request)):
+            return route, rows
+        return self._page(fallback, request)
+
+    def _has_hits(self, route: Route, request: SearchRequest) -> bool:
+        """Whether there is a hit on any page."""
+        return bool(self._page(route.counted(), request.first_hit())[1])
+
+    def _page(self, route: Route, request: SearchRequest) -> tuple[Route, Sequence[Row]]:
+        """The page of one route, found by scan when its index is out of order."""
+        search, index = self.tx.dialect.search, route.shape.index
+        mark = search.stale_mark(index) if index else None
+        if mark is None or self.tx.first(mark) is None:
+            try:
+                return route, self._distinct_rows(route, request)
+            except Exception as error:
+                if index is None or not search.is_damage(error):
+                    raise
+                _warn_of_damage(str(error))
+        scan = route.scanned(SCAN_FOR_INDEX)
+        return scan, self._distinct_rows(scan, request)
+
+    def _distinct_rows(self, route: Route, request: SearchRequest) -> Sequence[Row]:
+        """The rows of a page, in which archived rows that a live row repeats do not count."""
+        if "visible" not in request.filters:
+            return self._rows(route, request.offset, request.limit)
+        skipped, start = self._take(route.counted(), 0, request.offset)
+        if len(skipped) < request.offset:
+            return []
+        return self._take(route, start, request.limit)[0]
+
+    def _take(self, route: Route, start: int, wanted: int) -> tuple[list[Row], int]:
+        """Read from row `start` on until enough rows count; return them and where to read on."""
+        taken: list[Row] = []
+        size = wanted
+        while len(taken) < wanted:
+            rows = self._rows(route, start, size)
+            repeated = self._repeated(rows)
+            for row in rows:
+                if len(taken) == wanted:
+                    break
+                start += 1
+                if row[_ID] not in repeated:
+                    taken.append(row)
+            if len(rows) < size:
+                break
+            size = 4 * (wanted - len(taken))  # where there are some, there are more
+        return taken, start
+
+    def _repeated(self, rows: Sequence[Row]) -> set[int]:
+        """The ids of archived rows that a live row repeats."""
+        archived = [row[_ID] for row in rows if row[_ACTIVE] != 1]
+        repeated: set[int] = set()
+        for first in range(0, len(archived), COMPARED_AT_ONCE):
+            ids = id_list(archived[first : first + COMPARED_AT_ONCE])
+            repeated.update(row_id for (row_id,) in self.tx.all(REPEATED, {"ids": ids}))
+        return repeated
+
+    def _rows(self, route: Route, offset: int, limit: int) -> Sequence[Row]:
+        params = {**route.params, "limit": limit, "offset": offset}
+        rows: Sequence[Row] = ()
+        for statement in pages(route.shape):
+            if rows := self.tx.all(statement, params):
+                break
+        return rows
+
+    def _shown(self, route: Route, rows: Sequence[Row], keys: Sequence[str]) -> list[SearchHit]:
+        """The hits of rows, with their values in the order of the keys."""
+        texts = route.shape.texts
+        snippet = route.snippets(route.tree) if "snippet" in keys else None
+        contexts = self._contexts(rows) if rows and "context" in keys else {}
+        hits = []
+        for row in rows:
+            values = dict(zip(_KEYS, row, strict=False))
+            values["context"] = contexts.get(row[_ID], [])
+            if snippet is not None:
+                values["snippet"] = snippet(_searched(row, texts))
+            hits.append({key: values[key] for key in keys})
+        return cast(list[SearchHit], hits)
+
+    def _contexts(self, rows: Sequence[Row]) -> dict[int, list[ContextEntry]]:
+        """The neighbours of the hits, by the ids of the hits."""
+        contexts: dict[int, list[ContextEntry]] = {}
+        ids = id_list(row[_ID] for row in rows)
+        for row_id, role, stored in self.tx.all(CONTEXT, {"ids": ids}):
+            entry: ContextEntry = {"role": role, "content": context_text(decode_content(stored))}
+            contexts.setdefault(row_id, []).append(entry)
+        return contexts
+
+
+def _searched(row: Row, texts: Texts) -> Sequence[str]:
+    """The texts of a row in which its search has looked."""
+    stored, *others = row[len(_KEYS) :]
+    content, name = decode_content(stored), row[_TOOL_NAME]
+    if texts.are_whole:
+        return whole_text(content), name or ""
+    return search_columns(content, name, others[0] if others else None, row[_ROLE])
+
+
+@cache
+def _warn_of_damage(reason: str) -> None:
+    """Warn once, not at every search."""
+    logger.warning("messages are searched by scan, since an index cannot be used: %s", reason)

@@ -1,0 +1,106 @@
+"""What belongs to hits: neighbours in their sessions, and live rows that repeat them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sqlalchemy import CTE, ColumnElement, Select, and_, or_, select, tuple_
+from sqlalchemy.orm import aliased
+
+from hermes_orm.dialects import Prepared
+from hermes_orm.dialects.expressions import bound_ids, has_key, unindexed
+from hermes_orm.models import Message, Session
+from hermes_orm.repositories.lineage.lineage import continued_parent_id
+from hermes_orm.repositories.search.statements import stored_content
+from hermes_orm.search.text import CONTEXT_CHARACTERS
+
+
+def _repeated() -> Select[int]:
+    """Select those of `:ids` that a live row of the same chain of continuations repeats."""
+    columns = ("id", "session_id", "role", "content", "timestamp", "message_uid")
+    hit = (
+        select(*(getattr(Message, name) for name in columns))
+        .where(Message.id.in_(bound_ids("ids")))
+        .cte("hit")
+    )
+    chain = _chains(hit)
+    has_same_text = and_(
+        Message.timestamp == hit.c.timestamp,
+        Message.role == hit.c.role,
+        Message.content.is_not_distinct_from(hit.c.content),
+    )
+    # Scalar subqueries: PostgreSQL takes the chains for long, and would rather read all messages.
+    twins = (
+        select(Message.id)
+        .where(Message.session_id == chain.c.id, Message.active == 1, is_same)
+        .limit(1)
+        .correlate(hit, chain)
+        .scalar_subquery()
+        for is_same in (has_same_text, Message.message_uid == hit.c.message_uid)
+    )
+    repeating = select(chain.c.id).where(
+        chain.c.origin == hit.c.session_id, or_(*(twin.is_not(None) for twin in twins))
+    )
+    return select(hit.c.id).where(repeating.limit(1).correlate(hit).scalar_subquery().is_not(None))
+
+
+def _chains(hit: CTE) -> CTE:
+    """The sessions (`id`) of the chains of the hits' sessions (`origin`)."""
+    child = aliased(Session)
+    origins = select(hit.c.session_id.label("origin"), hit.c.session_id.label("id"))
+    upwards = origins.cte("upwards", recursive=True)
+    upwards = upwards.union(
+        select(upwards.c.origin, continued_parent_id(child)).join_from(
+            upwards, child, has_key(child.id, upwards.c.id)
+        )
+    )
+    chain = select(upwards.c.origin, upwards.c.id).cte("chain", recursive=True)
+    chain = chain.union(
+        select(chain.c.origin, child.id)
+        .join_from(chain, child, has_key(child.parent_session_id, chain.c.id))
+        .where(continued_parent_id(child).is_not(None))
+    )
+    return chain.prefix_with("MATERIALIZED")  # else SQLite walks all chains again for each hit
+
+
+REPEATED: Final = Prepared(_repeated)
+
+
+def _context() -> Select[Any]:
+    """Select each of `:ids` and its neighbours in time: id of the hit, role and stored content."""
+    hit = aliased(Message, name="hit")
+
+    def neighbour(*, is_later: bool) -> ColumnElement[Any]:
+        near = aliased(Message)
+        here, there = tuple_(hit.timestamp, hit.id), tuple_(near.timestamp, near.id)
+        keys = [near.timestamp, near.id] if is_later else [near.timestamp.desc(), near.id.desc()]
+        return (
+            select(near.id)
+            .where(
+                near.session_id == hit.session_id,
+                there > here if is_later else there < here,
+                or_(unindexed(near.active) == 1, near.compacted == 1),
+            )
+            .order_by(*keys)
+            .limit(1)
+            .correlate(hit)
+            .scalar_subquery()
+        )
+
+    hits = (
+        select(
+            hit.id,
+            neighbour(is_later=False).label("before"),
+            neighbour(is_later=True).label("after"),
+        )
+        .where(hit.id.in_(bound_ids("ids")))
+        .cte("hits")
+    )
+    return (
+        select(hits.c.id, Message.role, stored_content(CONTEXT_CHARACTERS))
+        .join_from(hits, Message, Message.id.in_([hits.c.id, hits.c.before, hits.c.after]))
+        .order_by(hits.c.id, Message.timestamp, Message.id)
+    )
+
+
+CONTEXT: Final = Prepared(_context)

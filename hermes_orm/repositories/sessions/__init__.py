@@ -1,0 +1,1 @@
+"""Rows of sessions: creation, metadata, titles, flags, counts."""
