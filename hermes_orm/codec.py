@@ -26,8 +26,8 @@ _loads: Final = json.JSONDecoder().decode
 _dumps: Final = json.JSONEncoder(default=str).encode
 _dumps_unescaped: Final = json.JSONEncoder(default=str, ensure_ascii=False).encode
 
-_EARLIEST: Final = -62135596800.0  # year 1
-_LATEST: Final = 1e11  # anything above is a time in milliseconds
+EARLIEST_TIME: Final = -62135596800.0  # year 1
+LATEST_TIME: Final = 1e11  # anything above is a time in milliseconds
 _INT64: Final = range(-(2**63), 2**63)
 
 logger = logging.getLogger(__name__)
@@ -225,7 +225,7 @@ def encode_timestamp(value: object, now: float) -> float:
         seconds = float(moment() if callable(moment) else value)  # type: ignore[arg-type]
     except (TypeError, ValueError, ArithmeticError, OSError):
         return now
-    return seconds if _EARLIEST <= seconds <= _LATEST else now
+    return seconds if EARLIEST_TIME <= seconds <= LATEST_TIME else now
 
 
 def encode_integer(value: object) -> int | None:

@@ -1,5 +1,6 @@
 """`hermes_session_recency` follows sessions and messages, however they are changed."""
 
+import math
 import random
 from collections.abc import Callable, Iterator
 
@@ -140,6 +141,22 @@ def test_many_sessions_disappear_at_once(database: Connection) -> None:
     assert stored(database) == {"a": 3, "b": 1, "c": 1}
     database.execute(delete(Session).where(Session.id != "a"))
     assert stored(database) == {"a": 3}
+
+
+@pytest.mark.parametrize("absurd", [math.inf, -math.inf, 1.7e12, -1e12])
+def test_what_is_no_time_counts_as_absent(database: Connection, absurd: float) -> None:
+    add_session(database, "never", absurd)
+    add_session(database, "s", 1, last_activity_at=absurd)
+    assert stored(database) == {"never": 0, "s": 1}
+    _, second = append(database, "s", absurd, 0.5)
+    assert stored(database) == {"never": 0, "s": 0.5}
+    database.execute(update(Message).where(Message.id == second).values(timestamp=absurd))
+    assert stored(database) == {"never": 0, "s": 1}
+    database.execute(update(Session).values(last_activity_at=7))
+    assert stored(database) == {"never": 7, "s": 7}
+    database.execute(update(Session).values(started_at=absurd, last_activity_at=absurd))
+    fill_recency(database)
+    assert stored(database) == {"never": 0, "s": 0}
 
 
 def test_filling_repairs_whatever_was_stored(database: Connection) -> None:

@@ -6,7 +6,7 @@ sessions and deleted rows are handled once per statement, because bulk statement
 
 from sqlalchemy import Connection
 
-from hermes_orm.dialects.recency import recency_definition
+from hermes_orm.dialects.recency import recency_definition, recency_without_messages
 
 # SET search_path: a function finds the tables also when a statement qualifies its own.
 # Generic plans: planning the refresh anew for each array takes longer than running it.
@@ -32,7 +32,7 @@ _REFRESH = """
 # A session that is only just inserted has no messages yet.
 _STARTED = """
     INSERT INTO hermes_session_recency (session_id, last_active)
-    SELECT id, coalesce(last_activity_at, started_at) FROM changed
+    SELECT id, {started} FROM changed AS sessions
     ON CONFLICT (session_id) DO UPDATE SET last_active = excluded.last_active
 """
 
@@ -68,7 +68,9 @@ RECENCY_TRIGGERS = frozenset(_TRIGGERS)
 
 def create_recency_triggers(connection: Connection) -> None:
     """Create the triggers and their functions, each under the name of its trigger."""
-    definition = str(recency_definition().compile(dialect=connection.dialect))
+    dialect = connection.dialect
+    definition = str(recency_definition().compile(dialect=dialect))
+    started = str(recency_without_messages().compile(dialect=dialect))
     refresh = _FUNCTION.format(
         signature="hermes_recency_refresh(changed text[]) RETURNS void",
         body=_REFRESH.format(definition=definition),
@@ -77,7 +79,9 @@ def create_recency_triggers(connection: Connection) -> None:
     connection.exec_driver_sql(refresh)
     for name, (event, body) in _TRIGGERS.items():
         function = _FUNCTION.format(
-            signature=f"{name}() RETURNS trigger", body=body, end="RETURN NULL;"
+            signature=f"{name}() RETURNS trigger",
+            body=body.replace("{started}", started),
+            end="RETURN NULL;",
         )
         connection.exec_driver_sql(function)
         connection.exec_driver_sql(f"CREATE TRIGGER {name} {event} EXECUTE FUNCTION {name}()")

@@ -38,6 +38,7 @@ from hermes_orm.dialects.base import Transaction, Transcript
 from hermes_orm.dialects.expressions import epoch_now
 from hermes_orm.dialects.postgresql.errors import sqlstate_of
 from hermes_orm.dialects.prepared import Params, Prepared
+from hermes_orm.dialects.recency import time_or_null
 from hermes_orm.dialects.transcript import (
     COPIED,
     MINIMAL_TTL_SECONDS,
@@ -239,7 +240,7 @@ def _recency(counted: CTE) -> CTE:
     latest = bindparam("latest", type_=SessionRecency.last_active.type)
     seen = postgresql.insert(SessionRecency).from_select(
         ["session_id", "last_active"],
-        select(counted.c.id, func.greatest(latest, counted.c.last_activity_at)),
+        select(counted.c.id, func.greatest(latest, time_or_null(counted.c.last_activity_at))),
     )
     last_active = seen.excluded.last_active
     is_first = select(counted.c.is_first).scalar_subquery()

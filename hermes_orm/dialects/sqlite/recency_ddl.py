@@ -2,7 +2,10 @@
 
 from sqlalchemy import Connection
 
+from hermes_orm.codec import EARLIEST_TIME, LATEST_TIME
 from hermes_orm.dialects.recency import recency_definition
+
+_IS_TIME = f"BETWEEN {EARLIEST_TIME} AND {LATEST_TIME}"
 
 _REFRESH = """
     INSERT INTO hermes_session_recency (session_id, last_active)
@@ -13,17 +16,18 @@ _REFRESH = """
 
 # An append costs two index look-ups. Only a message older than the recorded time needs more: it
 # lowers that time when this was the session's start, used while nothing else was known.
-_APPENDED = """
+_APPENDED = f"""
     UPDATE hermes_session_recency SET last_active = NEW.timestamp
-    WHERE session_id = NEW.session_id AND (
+    WHERE session_id = NEW.session_id AND NEW.timestamp {_IS_TIME} AND (
         last_active < NEW.timestamp
         OR last_active > NEW.timestamp
         AND NOT EXISTS (
             SELECT 1 FROM sessions
-            WHERE id = NEW.session_id AND last_activity_at IS NOT NULL
+            WHERE id = NEW.session_id AND last_activity_at {_IS_TIME}
         )
         AND NOT EXISTS (
             SELECT 1 FROM messages WHERE session_id = NEW.session_id AND id <> NEW.id
+            AND timestamp {_IS_TIME}
         )
     )
 """
