@@ -39,7 +39,7 @@ def reads(
     async def operation(self: Store, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return await self.database.read(lambda tx: method(owner(tx), *args, **kwargs), scope=scope)
 
-    return _described(operation, inspect.signature(method).return_annotation)
+    return _described(operation, inspect.signature(method))
 
 
 def writes(
@@ -62,7 +62,7 @@ def writes(
             alone=alone,
         )
 
-    return _described(operation, inspect.signature(method).return_annotation)
+    return _described(operation, inspect.signature(method))
 
 
 def plans(
@@ -80,8 +80,9 @@ def plans(
         work = method(owner(self.database.dialect), *args, **kwargs)
         return await self.database.write(work, patience=patience, scope=scope)
 
-    returned = str(inspect.signature(method).return_annotation)
-    return _described(operation, returned.removeprefix("Work[").removesuffix("]"))
+    signature = inspect.signature(method)
+    returned = str(signature.return_annotation).removeprefix("Work[").removesuffix("]")
+    return _described(operation, signature.replace(return_annotation=returned))
 
 
 def runs(
@@ -98,12 +99,17 @@ def runs(
     signature = inspect.signature(method)
     database, *arguments = signature.parameters.values()
     store = database.replace(name="self", annotation=inspect.Parameter.empty)
-    vars(operation)["__signature__"] = signature.replace(parameters=[store, *arguments])
-    return _described(operation, signature.return_annotation)
+    return _described(operation, signature.replace(parameters=[store, *arguments]))
 
 
-def _described(operation: Operation[P, R], returned: Any) -> Operation[P, R]:
-    operation.__annotations__ = {**operation.__annotations__, "return": returned}
+def _described(operation: Operation[P, R], signature: inspect.Signature) -> Operation[P, R]:
+    # The agent unwraps an operation before it asks whether it is a coroutine function.
+    del vars(operation)["__wrapped__"]
+    vars(operation)["__signature__"] = signature
+    operation.__annotations__ = {
+        **operation.__annotations__,
+        "return": signature.return_annotation,
+    }
     return operation
 
 

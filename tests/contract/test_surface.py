@@ -8,6 +8,7 @@ import builtins
 import inspect
 import json
 import sqlite3
+import sys
 import typing
 from pathlib import Path
 from typing import Any
@@ -41,13 +42,13 @@ def signature_text(function: Any) -> str:
 
 def keywords_of(function: Any) -> set[str]:
     """Return the names that a `**filters: Unpack[...]` parameter accepts."""
-    function = inspect.unwrap(function)
     (name,) = (
         parameter.name
         for parameter in inspect.signature(function).parameters.values()
         if parameter.kind is inspect.Parameter.VAR_KEYWORD
     )
-    (keywords,) = typing.get_args(typing.get_type_hints(function)[name])
+    hints = typing.get_type_hints(function, vars(sys.modules[function.__module__]))
+    (keywords,) = typing.get_args(hints[name])
     return set(typing.get_type_hints(keywords))
 
 
@@ -73,7 +74,7 @@ def test_public_name_is_as_specified(entry: dict[str, Any]) -> None:
         found = found.__init__
     assert signature_text(found) == entry["signature"]
     is_coroutine = entry.get("async", kind == "coroutine")
-    assert inspect.iscoroutinefunction(found) == is_coroutine
+    assert inspect.iscoroutinefunction(inspect.unwrap(found)) == is_coroutine
     if kind == "static":
         assert isinstance(inspect.getattr_static(owner, entry["name"]), staticmethod)
     if "keywords" in entry:
