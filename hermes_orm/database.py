@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
+from hermes_orm.background import BackgroundQueue
 from hermes_orm.completion import to_completion
 from hermes_orm.config import Settings, load_settings
 from hermes_orm.dialects import Dialect, Scope, Transaction, Transport, Work, make_transport
@@ -15,8 +16,11 @@ from hermes_orm.error_causes import clear_init_error, record_init_error
 from hermes_orm.errors import ReadOnlyStoreError, StoreClosedError
 from hermes_orm.home import hermes_home
 from hermes_orm.location import Location
+from hermes_orm.tombstones import Tombstones
 
 T = TypeVar("T")
+
+SETTLE_SECONDS = 5.0
 
 
 class Database:
@@ -29,6 +33,8 @@ class Database:
         self.location = location
         self.read_only = read_only
         self.dialect = dialect
+        self.token_queue = BackgroundQueue("hermes-orm token counts")
+        self.tombstones = Tombstones()
         self._home: Path = hermes_home()
         self._transport: Transport | None = None
         self._built: Transport | None = None
@@ -70,6 +76,11 @@ class Database:
         transport = self._transport or await self._connect(patience)
         return await transport.write(work, scope=scope, patience=patience, alone=alone)
 
+    async def settle(self) -> None:
+        """Let the usage that is queued go first: wait until it is stored, at most five seconds."""
+        if not self.token_queue.is_idle:
+            await self.token_queue.flush(SETTLE_SECONDS)
+
     async def _connect(self, patience: float) -> Transport:
         """Open the database once; concurrent first calls wait for the one that does it."""
         loop = asyncio.get_running_loop()
@@ -101,14 +112,20 @@ class Database:
             raise StoreClosedError()
 
     async def close(self) -> None:
-        """Close every connection. Calls share one close; a cancelled one finishes it first."""
-        self._is_closed = True
+        """Store what is queued and close every connection.
+
+        Calls share one close; a cancelled one finishes it first.
+        """
         if self._closing is None:
-            transport, self._transport = self._transport, None
-            self._closing = asyncio.create_task(self._close(transport))
+            self.token_queue.stop()
+            self._is_closed = self.token_queue.is_idle
+            self._closing = asyncio.create_task(self._close())
         await to_completion(self._closing)
 
-    async def _close(self, transport: Transport | None) -> None:
+    async def _close(self) -> None:
+        await self.token_queue.drain()
+        self._is_closed = True
+        transport, self._transport = self._transport, None
         if self._opening is not None and self._opening[0] is asyncio.get_running_loop():
             async with self._opening[1]:  # a connect that is under way sees the mark and gives up
                 pass

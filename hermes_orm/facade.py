@@ -27,16 +27,22 @@ Operation = Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]
 
 
 def reads(
-    method: Callable[Concatenate[RepoT, P], R], *, scope: Scope = "snapshot"
+    method: Callable[Concatenate[RepoT, P], R],
+    *,
+    scope: Scope = "snapshot",
+    settled: bool = False,
 ) -> Operation[P, R]:
     """Expose a repository method as a coroutine that reads committed data.
 
     `scope="statement"` when the method sends exactly one SELECT; the default is one snapshot.
+    `settled`: queued usage is stored first.
     """
     owner = Repository.owner_of(method)
 
     @functools.wraps(method)
     async def operation(self: Store, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        if settled:
+            await self.database.settle()
         return await self.database.read(lambda tx: method(owner(tx), *args, **kwargs), scope=scope)
 
     return _described(operation, inspect.signature(method))
@@ -48,13 +54,19 @@ def writes(
     patience: float = DEFAULT_PATIENCE,
     scope: Scope = "transaction",
     alone: bool = False,
+    settled: bool = False,
 ) -> Operation[P, R]:
-    """Expose a repository method as a coroutine that runs in one write transaction."""
+    """Expose a repository method as a coroutine that runs in one write transaction.
+
+    `settled`: queued usage is stored first.
+    """
     owner = Repository.owner_of(method)
 
     @functools.wraps(method)
     async def operation(self: Store, /, *args: P.args, **kwargs: P.kwargs) -> R:
         _check_writable(self, method)
+        if settled:
+            await self.database.settle()
         return await self.database.write(
             lambda tx: method(owner(tx), *args, **kwargs),
             patience=patience,
