@@ -21,6 +21,8 @@ from hermes_orm import SessionDB
 from tests.postgres_server import PostgresServer, PostgresUnavailable, start
 from tests.raw import Raw
 
+pytest_plugins = ["tests.foreign"]
+
 DRIVERS = ["sqlite", "postgresql+asyncpg", "postgresql+psycopg"]
 HISTORIC_STORES = "HERMES_ORM_HISTORIC_STORES"
 NO_HISTORIC_STORES = f"{HISTORIC_STORES} does not name the folder of stores of earlier releases"
