@@ -19,6 +19,7 @@ from hermes_orm.error_causes import (
 from hermes_orm.errors import (
     CompressionSessionBusyError,
     CompressionSessionClosedError,
+    MigrationRequiredError,
     ReadOnlyStoreError,
     SchemaError,
     SessionCompressionInProgressError,
@@ -64,6 +65,7 @@ __all__ = [
     "ConversationMessage",
     "CooldownRow",
     "MessageRow",
+    "MigrationRequiredError",
     "ReadOnlyStoreError",
     "RichSessionRow",
     "ScaffoldedSession",

@@ -77,6 +77,10 @@ class SchemaError(StoreError, RuntimeError):
     """The database's schema can't be used: foreign, newer, incomplete or in need of migration."""
 
 
+class MigrationRequiredError(SchemaError):
+    """The database has an older schema that can be brought to the one that is needed."""
+
+
 class ReadOnlyStoreError(StoreError, PermissionError, sqlite3.OperationalError):
     """A method that writes was called on a store that was opened with `read_only=True`."""
 

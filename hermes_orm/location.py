@@ -103,8 +103,11 @@ def locate(db_path: object = None) -> Location:
     """Return the location that `db_path` names, without touching files or the network.
 
     None is the default database of the home that is active now. A path is used verbatim. A string
-    with `scheme://` must be `sqlite:///path` or one of the two PostgreSQL forms.
+    with `scheme://` must be `sqlite:///path` or one of the two PostgreSQL forms. A location is
+    returned as it is.
     """
+    if isinstance(db_path, SqliteLocation | PostgresLocation):
+        return db_path
     if db_path is None:
         return SqliteLocation(default_db_path())
     if not isinstance(db_path, (str, os.PathLike)):
