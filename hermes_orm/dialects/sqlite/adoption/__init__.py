@@ -1,0 +1,1 @@
+"""Existing SQLite files: recognised, copied, repaired, brought to the newest schema, verified."""

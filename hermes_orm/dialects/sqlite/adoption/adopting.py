@@ -1,0 +1,102 @@
+"""Bringing an existing file to a newer schema, inside one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, insert
+
+from hermes_orm.dialects.adoption import AdoptionReport, SearchState
+from hermes_orm.dialects.creation import create_tables
+from hermes_orm.dialects.indexing import REBUILD
+from hermes_orm.dialects.sqlite import ddl, search_upkeep
+from hermes_orm.dialects.sqlite.adoption import census
+from hermes_orm.dialects.sqlite.adoption.fingerprint import STAMP_TABLE, Findings, examine, objects
+from hermes_orm.dialects.sqlite.adoption.verification import Inventory, verify
+from hermes_orm.models import SessionRecency
+
+REBUILT_AT_ONCE = 2000
+"""Up to so many messages are indexed within the migration; more are left to `fts_rebuild_step`."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A file that is ready for the revisions, and what it held before."""
+
+    findings: Findings
+    inventory: Inventory
+    holes: frozenset[str]
+
+
+def prepare(
+    connection: Connection, findings: Findings, replay: Callable[[Connection, str], None]
+) -> Prepared:
+    """Bring a file into the shape of the revision that it enters at.
+
+    The caller began the transaction, with foreign keys not enforced, and ends it: an error of this
+    or of `finish` is to undo everything.
+    """
+    driver: Any = connection.connection.driver_connection
+    inventory, shape = Inventory.take(driver), census.schema(driver)
+    _drop_derived(connection)
+    if findings.stamp is None:
+        replay(connection, findings.revision)
+        _stamp(connection, findings.revision)
+    return Prepared(findings, inventory, frozenset(census.schema(driver) - shape))
+
+
+def finish(connection: Connection, prepared: Prepared, backup: str | None) -> AdoptionReport:
+    """Add what is derived to a file that the revisions have changed; verify and describe it."""
+    driver: Any = connection.connection.driver_connection
+    findings, before = prepared.findings, prepared.inventory
+    is_head = examine(driver).kind == "head"
+    if is_head:
+        ddl.complete_head(connection)
+    search = _complete_search(connection) if is_head else "kept"
+    after = Inventory.take(driver)
+    verify(driver, before, after, is_head=is_head)
+    own = (STAMP_TABLE, SessionRecency.__tablename__)
+    return AdoptionReport(
+        version=findings.version,
+        shape=findings.shape,
+        start=findings.revision,
+        holes=tuple(sorted(name for name in prepared.holes if name.partition(".")[0] not in own)),
+        repaired_rows=census.repaired_rows(before.repairs, after.repairs),
+        violations=tuple(f"{name}: {number}" for name, number in after.violations.items()),
+        undecodable=census.undecodable(driver),
+        search=search,
+        backup=backup,
+    )
+
+
+def _drop_derived(connection: Connection) -> None:
+    """Drop what would follow, or stand in the way of, changes of the tables: it is built anew."""
+    search_upkeep.drop_search(connection)
+    present = objects(connection.connection.driver_connection, "trigger")
+    for name in ddl.RECENCY_TRIGGERS & present:
+        connection.exec_driver_sql(f"DROP TRIGGER {name}")
+    connection.exec_driver_sql(f"DROP TABLE IF EXISTS {SessionRecency.__tablename__}")
+
+
+def _stamp(connection: Connection, revision: str) -> None:
+    stamps = next(table for table in ddl.OWN_TABLES if table.name == STAMP_TABLE)
+    connection.exec_driver_sql(f"DROP TABLE IF EXISTS {STAMP_TABLE}")
+    create_tables(connection, [stamps])
+    connection.execute(insert(stamps), {"version_num": revision})
+    connection.exec_driver_sql("DELETE FROM schema_version")
+    connection.exec_driver_sql("INSERT INTO schema_version VALUES (?)", (int(revision[:4]),))
+
+
+def _complete_search(connection: Connection) -> SearchState:
+    """Fill the index of layout 3, or leave that to later steps when it would take long."""
+    count = connection.exec_driver_sql("SELECT count(*) FROM messages").scalar_one()
+    if count <= REBUILT_AT_ONCE:
+        search_upkeep.restore_search(connection)
+    elif not search_upkeep.is_marked(connection, REBUILD.high_water):
+        search_upkeep.defer_search(connection)
+    if not search_upkeep.present(search_upkeep.objects(connection)):
+        return "unavailable"
+    search_upkeep.mark(connection, search_upkeep.LAYOUT, search_upkeep.NEWEST_LAYOUT)
+    return "rebuilt" if count <= REBUILT_AT_ONCE else "queued"

@@ -1,0 +1,74 @@
+"""A copy of the file beside it, made before the first change and kept."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+from hermes_orm import clock
+from hermes_orm.dialects.sqlite import driver as sqlite_driver
+from hermes_orm.errors import SchemaError
+
+SPACE_FACTOR = 2
+"""The copy, and a journal that can grow as large as the file."""
+UNFINISHED = ".partial"
+
+
+def write_backup(path: Path, version: int) -> Path:
+    """Copy the database at `path` with SQLite's online backup; return the path of the copy.
+
+    The caller holds the write lock, so that the copy is the file as it will be changed. Raises
+    SchemaError when the disk has no room for copy and journal.
+    """
+    _check_space(path)
+    _remove_unfinished(path)
+    target = _free_name(path, version)
+    partial = target.with_name(target.name + UNFINISHED)
+    os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    try:
+        _copy(path, partial)
+        partial.rename(target)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    return target
+
+
+def _copy(path: Path, target: Path) -> None:
+    connect = sqlite_driver.module().connect
+    with (
+        closing(connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as source,
+        closing(connect(str(target), isolation_level=None)) as copy,
+    ):
+        source.backup(copy)  # synchronised to disk when it ends
+
+
+def _check_space(path: Path) -> None:
+    wal = path.with_name(path.name + "-wal")
+    size = path.stat().st_size + (wal.stat().st_size if wal.exists() else 0)
+    free = shutil.disk_usage(path.parent).free
+    if free < SPACE_FACTOR * size:
+        raise SchemaError(
+            f"a migration with a backup needs {SPACE_FACTOR * size:,} bytes beside {path.name}, "
+            f"{free:,} are free: nothing was changed; make room, or run "
+            f"hermes-orm db upgrade --no-backup"
+        )
+
+
+def _remove_unfinished(path: Path) -> None:
+    """Remove what a migration that was killed while it copied has left."""
+    for left in path.parent.glob(f"{path.name}.bak-v*{UNFINISHED}*"):
+        left.unlink(missing_ok=True)
+
+
+def _free_name(path: Path, version: int) -> Path:
+    time = datetime.fromtimestamp(clock.now(), UTC)
+    name = f"{path.name}.bak-v{version:02d}-{time:%Y%m%d-%H%M%S}"
+    target, number = path.with_name(name), 1
+    while target.exists():
+        number += 1
+        target = path.with_name(f"{name}-{number}")
+    return target

@@ -1,0 +1,67 @@
+"""Proof that a migrated file is whole; a failure undoes the migration."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from hermes_orm.dialects.sqlite.adoption import census
+from hermes_orm.errors import SchemaError
+from hermes_orm.models import Base, MessageSearch
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """What a file held before it was changed."""
+
+    rows: dict[str, int]
+    repairs: Counter[str]
+    violations: Counter[str]
+
+    @classmethod
+    def take(cls, driver: Any) -> Inventory:
+        """Count what the file holds now."""
+        return cls(
+            census.row_counts(driver), census.repair_counts(driver), census.violations(driver)
+        )
+
+
+def verify(driver: Any, before: Inventory, after: Inventory, *, is_head: bool) -> None:
+    """Raise SchemaError unless the file is complete and lost nothing."""
+    problems = [*_lost_rows(before, after), *_integrity(driver)]
+    if is_head:
+        problems += _missing_columns(driver)
+    if problems:
+        raise SchemaError(
+            f"the migrated file failed its checks ({'; '.join(problems[:3])}): nothing was "
+            "changed; check the file with hermes-orm db check, or recover it"
+        )
+
+
+def _missing_columns(driver: Any) -> list[str]:
+    tables = (
+        table for table in Base.metadata.sorted_tables if table is not MessageSearch.__table__
+    )
+    needed = {f"{table.name}.{column.name}" for table in tables for column in table.columns}
+    return [f"{name} is missing" for name in sorted(needed - census.schema(driver))]
+
+
+def _lost_rows(before: Inventory, after: Inventory) -> list[str]:
+    counts = [
+        f"{table} had {number} rows, now {after.rows.get(table, 0)}"
+        for table, number in before.rows.items()
+        if after.rows.get(table) != number
+    ]
+    # A reference that was not declared before is no harm of this migration.
+    broken = [
+        f"{number} more rows of {relation} refer to nothing"
+        for relation, number in (after.violations - before.violations).items()
+        if relation.endswith("-> sessions")
+    ]
+    return counts + broken
+
+
+def _integrity(driver: Any) -> list[str]:
+    rows = driver.execute("PRAGMA integrity_check(3)").fetchall()
+    return [str(row[0]) for row in rows if row[0] != "ok"]
