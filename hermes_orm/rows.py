@@ -250,3 +250,13 @@ class SearchHit(TypedDict):
     model: str | None
     session_started: float
     context: list[ContextEntry]
+
+
+class ModelRoute(TypedDict):
+    """A model, over which route it was billed, and how often it was called."""
+
+    model: str
+    billing_provider: str
+    billing_base_url: str
+    billing_mode: str
+    api_call_count: int

@@ -34,6 +34,7 @@ from hermes_orm.repositories.sessions.sessions import SessionRepository
 from hermes_orm.repositories.sessions.title_families import TitleFamilyRepository
 from hermes_orm.repositories.sessions.titles import DERIVED, LLM, USER, TitleRepository
 from hermes_orm.repositories.sessions.workspaces import WorkspaceRepository
+from hermes_orm.repositories.usage.usage import UsageRepository
 from hermes_orm.services import (
     chains,
     compaction,
@@ -45,6 +46,7 @@ from hermes_orm.services import (
     search,
     sessions,
     titles,
+    usage,
     workspaces,
 )
 from hermes_orm.session_text import MAX_TITLE_LENGTH, sanitize_title
@@ -101,10 +103,14 @@ class SessionDB:
 
     # Models and routes
     update_system_prompt = writes(SessionModelRepository.update_system_prompt)
-    update_session_meta = writes(SessionModelRepository.update_session_meta, scope="statement")
-    update_session_model = writes(SessionModelRepository.update_session_model)
+    update_session_meta = writes(
+        SessionModelRepository.update_session_meta, scope="statement", settled=True
+    )
+    update_session_model = writes(SessionModelRepository.update_session_model, settled=True)
     update_session_runtime_lock = writes(SessionModelRepository.update_session_runtime_lock)
-    update_session_billing_route = writes(SessionModelRepository.update_session_billing_route)
+    update_session_billing_route = writes(
+        SessionModelRepository.update_session_billing_route, settled=True
+    )
     patch_session_model_config = writes(SessionModelRepository.patch_session_model_config)
     get_session_model_config_value = reads(
         SessionModelRepository.get_session_model_config_value, scope="statement"
@@ -171,9 +177,13 @@ class SessionDB:
 
     # Lists
     list_sessions_rich = runs(listing.list_sessions_rich)
-    get_session_rich_row = reads(ListingRepository.get_session_rich_row, scope="statement")
+    get_session_rich_row = reads(
+        ListingRepository.get_session_rich_row, scope="statement", settled=True
+    )
     search_sessions = reads(ListingRepository.search_sessions, scope="statement")
-    search_sessions_by_id = reads(ListingRepository.search_sessions_by_id, scope="statement")
+    search_sessions_by_id = reads(
+        ListingRepository.search_sessions_by_id, scope="statement", settled=True
+    )
     list_skill_scaffolded_sessions = reads(
         OpeningRepository.list_skill_scaffolded_sessions, scope="statement"
     )
@@ -267,6 +277,15 @@ class SessionDB:
     )
     set_compression_ineffective_count = writes(
         CompressionFailureRepository.set_compression_ineffective_count, scope="statement"
+    )
+
+    # Usage
+    update_token_counts = runs(usage.update_token_counts, modifies=True)
+    record_auxiliary_usage = runs(usage.record_auxiliary_usage, modifies=True)
+    queue_token_counts = runs(usage.queue_token_counts, modifies=True)
+    flush_token_counts = runs(usage.flush_token_counts)
+    get_recent_session_model_route = reads(
+        UsageRepository.get_recent_session_model_route, scope="statement", settled=True
     )
 
     # Search

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Select
 
+from hermes_orm.dialects.accounting import Kind
 from hermes_orm.dialects.prepared import Params, Prepared
 from hermes_orm.dialects.search import Candidates, SearchIndex
 from hermes_orm.dialects.transcript import TurnLease
@@ -104,6 +105,14 @@ class Transcript(ABC):
         """
 
 
+class Accounting(ABC):
+    """How a report of token usage is counted."""
+
+    @abstractmethod
+    def spend(self, tx: Transaction, report: Params, kind: Kind) -> None:
+        """Count a report in its session, which is created if need be, and in its usage row."""
+
+
 class Search(ABC):
     """Full-text search over messages: what the indexes find, and how they rank it.
 
@@ -155,6 +164,7 @@ class Dialect(ABC):
     is_on_one_host: bool
     """Whether everybody who uses a database runs on its host, where process ids mean the same."""
     transcript: Transcript
+    accounting: Accounting
     search: Search
 
     @abstractmethod

@@ -60,6 +60,7 @@ async def list_sessions_rich(
         is_projected=bool(project_compression_tips) and not include_children,
         includes_pinned=bool(include_pinned),
     )
+    await database.settle()
     if order_by_last_active:
         return await database.read(lambda tx: ListingRepository(tx).by_activity(page))
     return await database.read(lambda tx: ListingRepository(tx).by_start(page), scope="statement")

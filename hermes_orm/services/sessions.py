@@ -56,12 +56,12 @@ async def end_session(database: Database, session_id: str, end_reason: str | Non
 
 
 async def _create(database: Database, new: NewSession) -> None:
-    if new.stands_alone and await database.write(
+    if not new.stands_alone or not await database.write(
         lambda tx: CreationRepository(tx).place(new),
         scope="statement",
         patience=TRANSCRIPT_PATIENCE,
     ):
-        return
-    await database.write(
-        lambda tx: CreationRepository(tx).create(new), patience=TRANSCRIPT_PATIENCE
-    )
+        await database.write(
+            lambda tx: CreationRepository(tx).create(new), patience=TRANSCRIPT_PATIENCE
+        )
+    database.tombstones.lift(new.row["id"])

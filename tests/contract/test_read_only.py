@@ -37,6 +37,7 @@ CHANGING = (
     "finalize_",
     "patch_",
     "publish_",
+    "queue_",
     "record_",
     "refresh_session_",
     "release_session_",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hermes_orm.dialects.base import Dialect
 from hermes_orm.dialects.postgresql import errors
+from hermes_orm.dialects.postgresql.accounting import PostgreSQLAccounting
 from hermes_orm.dialects.postgresql.search import PostgreSQLSearch
 from hermes_orm.dialects.postgresql.transcript import PostgreSQLTranscript
 
@@ -17,6 +18,7 @@ class PostgreSQLDialect(Dialect):
 
     def __init__(self) -> None:
         self.transcript = PostgreSQLTranscript()
+        self.accounting = PostgreSQLAccounting()
         self.search = PostgreSQLSearch()
 
     def translate(self, error: BaseException) -> BaseException:

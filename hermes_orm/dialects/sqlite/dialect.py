@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hermes_orm.dialects.base import Dialect
 from hermes_orm.dialects.sqlite import driver as sqlite_driver
+from hermes_orm.dialects.sqlite.accounting import SQLiteAccounting
 from hermes_orm.dialects.sqlite.search import SQLiteSearch
 from hermes_orm.dialects.sqlite.transcript import SQLiteTranscript
 
@@ -17,6 +18,7 @@ class SQLiteDialect(Dialect):
 
     def __init__(self) -> None:
         self.transcript = SQLiteTranscript()
+        self.accounting = SQLiteAccounting()
         self.search = SQLiteSearch()
 
     def translate(self, error: BaseException) -> BaseException:

@@ -1,0 +1,1 @@
+"""Tokens and costs: totals of sessions, and what each model, route and task took."""
