@@ -260,3 +260,29 @@ class ModelRoute(TypedDict):
     billing_base_url: str
     billing_mode: str
     api_call_count: int
+class RebuildStatus(TypedDict):
+    """How far the rebuild of an index is, in row ids."""
+
+    pending: bool
+    total: int
+    indexed: int
+    percent: int
+
+
+class StorageProgress(TypedDict):
+    """Where `optimize_fts_storage` is: in phase `backfill`, `teardown`, `vacuum` or `done`."""
+
+    phase: str
+    percent: int
+    indexed: int
+    total: int
+
+
+class StorageResult(TypedDict):
+    """What came of `optimize_fts_storage`; `reason` when it is not `ok`."""
+
+    ok: bool
+    reason: NotRequired[str]
+    vacuumed: NotRequired[bool | None]
+
+

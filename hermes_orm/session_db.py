@@ -34,6 +34,9 @@ from hermes_orm.repositories.sessions.sessions import SessionRepository
 from hermes_orm.repositories.sessions.title_families import TitleFamilyRepository
 from hermes_orm.repositories.sessions.titles import DERIVED, LLM, USER, TitleRepository
 from hermes_orm.repositories.sessions.workspaces import WorkspaceRepository
+from hermes_orm.repositories.search.indexing import IndexingRepository
+from hermes_orm.repositories.retention.deletion import DeletionRepository
+from hermes_orm.repositories.retention.pruning import PruningRepository
 from hermes_orm.repositories.usage.usage import UsageRepository
 from hermes_orm.services import (
     chains,
@@ -294,3 +297,12 @@ class SessionDB:
     # Metadata
     get_meta = reads(MetaRepository.get_meta, scope="statement")
     set_meta = runs(meta.set_meta, modifies=True)
+    # Search indexes
+    fts_rebuild_status = reads(IndexingRepository.fts_rebuild_status, scope="statement")
+    fts_rebuild_step = runs(indexing.fts_rebuild_step)
+    fts_cjk_rebuild_status = reads(IndexingRepository.fts_cjk_rebuild_status, scope="statement")
+    fts_cjk_rebuild_step = runs(indexing.fts_cjk_rebuild_step)
+    fts_optimize_available = runs(indexing.fts_optimize_available)
+    optimize_fts = runs(indexing.optimize_fts)
+    rebuild_fts = runs(indexing.rebuild_fts)
+    optimize_fts_storage = runs(indexing.optimize_fts_storage)

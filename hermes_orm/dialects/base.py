@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 from sqlalchemy import ColumnElement, Connection, Select
 
 from hermes_orm.dialects.accounting import Kind
+from hermes_orm.dialects.indexing import Indexing
 from hermes_orm.dialects.prepared import Params, Prepared
 from hermes_orm.dialects.search import Candidates, SearchIndex
 from hermes_orm.dialects.transcript import TurnLease
@@ -167,6 +168,8 @@ class Dialect(ABC):
     accounting: Accounting
     search: Search
 
+    indexing: Indexing
+    upkeep: Upkeep
     @abstractmethod
     def translate(self, error: BaseException) -> BaseException:
         """Return the error that callers see for a driver's; others come back unchanged."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hermes_orm.dialects.base import Dialect
 from hermes_orm.dialects.postgresql import errors
 from hermes_orm.dialects.postgresql.accounting import PostgreSQLAccounting
+from hermes_orm.dialects.postgresql.indexing import PostgreSQLIndexing
 from hermes_orm.dialects.postgresql.search import PostgreSQLSearch
 from hermes_orm.dialects.postgresql.transcript import PostgreSQLTranscript
 
@@ -21,6 +22,8 @@ class PostgreSQLDialect(Dialect):
         self.accounting = PostgreSQLAccounting()
         self.search = PostgreSQLSearch()
 
+        self.indexing = PostgreSQLIndexing()
+        self.upkeep = PostgreSQLUpkeep()
     def translate(self, error: BaseException) -> BaseException:
         """Return a driver's error as SQLAlchemy's class, with the server's primary message only."""
         return errors.translate(error)

@@ -59,6 +59,15 @@ INDEXED = {"vec": TEXT, "doc_len": Integer(), "search_text": TEXT}
 NO_WORDS = {"vec": "", "doc_len": 0}
 
 
+def entry(row: Params) -> Params:
+    """Return the entry of a message in the search index."""
+    stored, role = row["content"], row["role"]
+    content = decode_content(stored)
+    vec, doc_len = tsvector_text(content, row["tool_name"], row["tool_calls"], role)
+    text = None if content is stored else search_text(content, role)
+    return {"vec": vec, "doc_len": doc_len, "search_text": text}
+
+
 class PostgreSQLTranscript(Transcript):
     """Appends on PostgreSQL: guards, counters, rows, search rows and recency at once.
 
@@ -67,12 +76,7 @@ class PostgreSQLTranscript(Transcript):
 
     def indexed(self, row: Params) -> Params:
         """Return the row with its entry in the search index."""
-        stored = row["content"]
-        content = decode_content(stored)
-        role = row["role"]
-        vec, doc_len = tsvector_text(content, row["tool_name"], row["tool_calls"], role)
-        text = None if content is stored else search_text(content, role)
-        return {**row, "vec": vec, "doc_len": doc_len, "search_text": text}
+        return {**row, **entry(row)}
 
     def append(self, tx: Transaction, row: Params, lease: TurnLease | None) -> int | None:
         """Insert one live row and count it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hermes_orm.dialects.base import Dialect
 from hermes_orm.dialects.sqlite import driver as sqlite_driver
 from hermes_orm.dialects.sqlite.accounting import SQLiteAccounting
+from hermes_orm.dialects.sqlite.indexing import SQLiteIndexing
 from hermes_orm.dialects.sqlite.search import SQLiteSearch
 from hermes_orm.dialects.sqlite.transcript import SQLiteTranscript
 
@@ -21,6 +22,8 @@ class SQLiteDialect(Dialect):
         self.accounting = SQLiteAccounting()
         self.search = SQLiteSearch()
 
+        self.upkeep = SQLiteUpkeep()
+        self.indexing = SQLiteIndexing()
     def translate(self, error: BaseException) -> BaseException:
         """Return a driver's error as the `sqlite3` class of the same name."""
         return sqlite_driver.as_standard(error)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
 
+from hermes_orm.dialects.indexing import CJK_REBUILD, REBUILD, Rebuild
 from hermes_orm.search.text import INDEXED_CHARACTERS, INDEXED_TOOL_CHARACTERS
 
 _MARKER = "x'006a736f6e3a'"
@@ -115,11 +116,11 @@ def _progress_sql(key: str) -> str:
     return f"coalesce((SELECT CAST(value AS INTEGER) FROM state_meta WHERE key = '{key}'), -1)"
 
 
-def _filled_sql(alias: str) -> str:
+def filled_sql(alias: str, rebuild: Rebuild = REBUILD) -> str:
     """Return the condition that a running rebuild does not still have to reach a message."""
     return (
-        f"({alias}.id > {_progress_sql('fts_rebuild_high_water')} "
-        f"OR {alias}.id <= {_progress_sql('fts_rebuild_progress')})"
+        f"({alias}.id > {_progress_sql(rebuild.high_water)} "
+        f"OR {alias}.id <= {_progress_sql(rebuild.progress)})"
     )
 
 
@@ -132,6 +133,12 @@ class FtsIndex:
     view_columns: tuple[str, ...] = ("id",)
     options: str = ""
     covers: Callable[[str], str] = lambda alias: "1"
+    rebuild: Rebuild = REBUILD
+
+    @property
+    def triggers(self) -> tuple[str, str, str]:
+        """Names of the triggers that keep the index."""
+        return f"{self.name}_insert", f"{self.name}_delete", f"{self.name}_update"
 
     @property
     def view(self) -> str:
@@ -139,9 +146,9 @@ class FtsIndex:
         return f"{self.name}_src"
 
     def table_ddl(self) -> str:
-        """Return the statement that creates the FTS5 table."""
+        """Return the statement that creates the FTS5 table, if it does not exist."""
         return (
-            f"CREATE VIRTUAL TABLE {self.name} USING fts5({', '.join(self.columns)}, "
+            f"CREATE VIRTUAL TABLE IF NOT EXISTS {self.name} USING fts5({', '.join(self.columns)}, "
             f"content='{self.view}', content_rowid='id'{self.options})"
         )
 
@@ -170,7 +177,7 @@ class FtsIndex:
         return (
             f"INSERT INTO {self.name} (rowid, {', '.join(self.columns)}) "
             f"SELECT NEW.id, {self._texts('NEW')} "
-            f"WHERE {_filled_sql('NEW')} AND {self.covers('NEW')}"
+            f"WHERE {filled_sql('NEW', self.rebuild)} AND {self.covers('NEW')}"
         )
 
     def _remove(self) -> str:
@@ -196,24 +203,41 @@ SUBSTRINGS = FtsIndex(
 )
 
 
+CJK = FtsIndex(
+    "messages_fts_cjk",
+    ("content", "tool_name", "tool_calls"),
+    view_columns=("id", "role"),
+    options=", tokenize='cjk_unicode61'",
+    covers=lambda alias: f"{alias}.role <> 'tool'",
+    rebuild=CJK_REBUILD,
+)
+"""Exists where the tokenizer was loaded once; without it, its triggers fail."""
+
+
 def create_search(connection: Connection) -> frozenset[str]:
     """Create the objects of layout 3; return the names of the FTS tables.
 
     An index whose module or tokenizer this SQLite lacks is left out with its view and triggers.
     """
-    return frozenset(
-        index.name for index in (WORDS, SUBSTRINGS) if _create_index(connection, index)
-    )
+    return frozenset(index.name for index in (WORDS, SUBSTRINGS) if create_index(connection, index))
 
 
-def _create_index(connection: Connection, index: FtsIndex) -> bool:
+def create_index(connection: Connection, index: FtsIndex) -> bool:
+    """Create an index unless it exists, and its view and triggers anew; False: not possible."""
     try:
         connection.exec_driver_sql(index.table_ddl())
     except OperationalError as error:
-        if "no such module" in str(error.orig) or "no such tokenizer" in str(error.orig):
+        if is_unsupported(error):
             return False
         raise
+    connection.exec_driver_sql(f"DROP VIEW IF EXISTS {index.view}")
     connection.exec_driver_sql(index.view_ddl())
-    for statement in index.trigger_ddl():
+    for name, statement in zip(index.triggers, index.trigger_ddl(), strict=True):
+        connection.exec_driver_sql(f"DROP TRIGGER IF EXISTS {name}")
         connection.exec_driver_sql(statement)
     return True
+
+
+def is_unsupported(error: OperationalError) -> bool:
+    """Whether an index cannot be created because this SQLite lacks its module or tokenizer."""
+    return "no such module" in str(error.orig) or "no such tokenizer" in str(error.orig)

@@ -1,0 +1,86 @@
+"""How the indexes of messages are filled step by step, and what they need now and then."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from sqlalchemy import Connection, Text, cast, delete, func, insert, literal, or_, select
+
+from hermes_orm.models import Message, StateMeta
+
+if TYPE_CHECKING:
+    from hermes_orm.dialects.base import Transaction
+
+
+class Rebuild(NamedTuple):
+    """The keys of `state_meta` while an index is rebuilt in steps.
+
+    A message is still to be indexed when `progress` < its id <= `high_water`.
+    """
+
+    high_water: str
+    progress: str
+
+
+REBUILD: Final = Rebuild("fts_rebuild_high_water", "fts_rebuild_progress")
+CJK_REBUILD: Final = Rebuild("fts_cjk_rebuild_high_water", "fts_cjk_rebuild_progress")
+
+
+class Indexing(ABC):
+    """The indexes of messages: filling, rebuilding and tidying them; statements of one unit."""
+
+    def has(self, tx: Transaction, rebuild: Rebuild) -> bool:
+        """Whether the indexes of a rebuild can be filled here."""
+        return rebuild is REBUILD
+
+    @abstractmethod
+    def fill(self, tx: Transaction, rebuild: Rebuild, after_id: int, last_id: int) -> None:
+        """Index the messages with ids in (`after_id`, `last_id`] that are not indexed yet."""
+
+    @abstractmethod
+    def complete(self, tx: Transaction, rebuild: Rebuild, high_water: int) -> bool:
+        """Index what the steps left out; False when there may be more."""
+
+    @abstractmethod
+    def optimize(self, tx: Transaction) -> int:
+        """Tidy the indexes; return how many."""
+
+    @abstractmethod
+    def rebuild(self, tx: Transaction) -> int:
+        """Build the indexes anew in one go; return how many. No rebuild in steps is left then."""
+
+    @abstractmethod
+    def is_improvable(self, tx: Transaction) -> bool:
+        """Whether `optimize_fts_storage` has something to do beside a rebuild in steps."""
+
+    def reshape(self, tx: Transaction) -> bool:
+        """Bring the indexes into their newest form, to be filled by steps; False: impossible."""
+        return True
+
+    def discard(self, tx: Transaction, rows: int) -> bool:
+        """Delete up to `rows` rows of what `reshape` put aside; whether there is more."""
+        return False
+
+    @abstractmethod
+    def unsettled(self, tx: Transaction) -> str | None:
+        """Return the reason why the newest form is not reached; None when it is."""
+
+    @abstractmethod
+    def settle(self, tx: Transaction) -> None:
+        """Record that the newest form is reached."""
+
+
+def defer_rebuild(connection: Connection, rebuild: Rebuild = REBUILD) -> None:
+    """Say that all messages of now are still to be indexed, by later steps."""
+    clear_rebuild(connection, rebuild)
+    last = func.max(Message.id)
+    for key, value in ((rebuild.high_water, cast(last, Text)), (rebuild.progress, literal("0"))):
+        some = select(literal(key), value).select_from(Message).having(last.is_not(None))
+        connection.execute(insert(StateMeta).from_select(["key", "value"], some))
+
+
+def clear_rebuild(connection: Connection, *rebuilds: Rebuild) -> None:
+    """Say that no rebuild in steps is under way."""
+    keys = [key for rebuild in rebuilds for key in rebuild]
+    connection.execute(delete(StateMeta).where(or_(*(StateMeta.key == key for key in keys))))

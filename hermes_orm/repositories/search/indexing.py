@@ -1,0 +1,135 @@
+"""Rebuilding the indexes of messages in steps, between which everybody reads and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, Self
+
+from sqlalchemy import ColumnElement, Text, bindparam, delete, or_, select
+
+from hermes_orm.dialects import Prepared
+from hermes_orm.dialects.base import Row
+from hermes_orm.dialects.indexing import CJK_REBUILD, REBUILD, Rebuild
+from hermes_orm.models import StateMeta
+from hermes_orm.repositories.base import Repository
+from hermes_orm.repositories.meta import SET_META
+from hermes_orm.rows import RebuildStatus
+
+STEP_IDS: Final = 500
+"""Row ids, not rows, that one step looks at."""
+
+
+def _keys() -> ColumnElement[bool]:
+    keys = (bindparam(name, type_=Text()) for name in Rebuild._fields)
+    return or_(*(StateMeta.key == key for key in keys))
+
+
+READ = Prepared(lambda: select(StateMeta.key, StateMeta.value).where(_keys()))
+CLAIM = Prepared(lambda: select(StateMeta.key, StateMeta.value).where(_keys()).with_for_update())
+CLEAR = Prepared(lambda: delete(StateMeta).where(_keys()))
+
+
+class Gap(NamedTuple):
+    """What a rebuild has still to index: the messages with ids in (`after_id`, `last_id`]."""
+
+    after_id: int
+    last_id: int
+
+    @classmethod
+    def of(cls, values: Mapping[str, str | None], rebuild: Rebuild) -> Self | None:
+        """Return the gap that the keys describe; None when nothing is pending."""
+        last_id = _number(values.get(rebuild.high_water))
+        return cls(_number(values.get(rebuild.progress)), last_id) if last_id > 0 else None
+
+
+def _values(rows: Sequence[Row]) -> dict[str, str | None]:
+    return {key: value for key, value in rows}  # noqa: C416  (a row is no tuple everywhere)
+
+
+def _number(text: str | None) -> int:
+    try:
+        return max(0, int(text or 0))
+    except ValueError:
+        return 0
+
+
+class IndexingRepository(Repository):
+    """How far the indexes are, and the next step of their rebuild."""
+
+    def fts_rebuild_status(self) -> RebuildStatus | None:
+        """Return how far the rebuild of the search index is; None when none is pending."""
+        return self._status(REBUILD)
+
+    def fts_cjk_rebuild_status(self) -> RebuildStatus | None:
+        """Return how far the rebuild of the CJK index is; None when none is pending."""
+        return self._status(CJK_REBUILD)
+
+    def step(self, rebuild: Rebuild) -> bool:
+        """Index the next 500 row ids; return whether work remains.
+
+        Claims the position first: several processes may step. What a crash leaves is continued.
+        """
+        indexing, keys = self.tx.dialect.indexing, rebuild._asdict()
+        values = _values(self.tx.all(CLAIM, keys))
+        if not values or not indexing.has(self.tx, rebuild):
+            return False
+        gap = Gap.of(values, rebuild)
+        if gap is not None:
+            position = min(gap.after_id + STEP_IDS, gap.last_id)
+            indexing.fill(self.tx, rebuild, gap.after_id, position)
+            is_last = position == gap.last_id
+            if not is_last or not indexing.complete(self.tx, rebuild, gap.last_id):
+                self.tx.run(SET_META, {"key": rebuild.progress, "value": str(position)})
+                return True
+        self.tx.run(CLEAR, keys)
+        return False
+
+    def _status(self, rebuild: Rebuild) -> RebuildStatus | None:
+        gap = Gap.of(_values(self.tx.all(READ, rebuild._asdict())), rebuild)
+        if gap is None:
+            return None
+        return {
+            "pending": True,
+            "total": gap.last_id,
+            "indexed": gap.after_id,
+            "percent": min(100, 100 * gap.after_id // gap.last_id),
+        }
+
+    def optimize(self) -> int:
+        """Tidy the indexes; return how many."""
+        return self.tx.dialect.indexing.optimize(self.tx)
+
+    def rebuild(self) -> int:
+        """Build the indexes anew; return how many."""
+        return self.tx.dialect.indexing.rebuild(self.tx)
+
+    def is_improvable(self) -> bool:
+        """Whether a rebuild in steps is pending, or an index has not its newest form."""
+        indexing = self.tx.dialect.indexing
+        for rebuild in (REBUILD, CJK_REBUILD):
+            if indexing.has(self.tx, rebuild) and self._status(rebuild) is not None:
+                return True
+        return indexing.is_improvable(self.tx)
+
+    def reshape(self) -> bool:
+        """Bring the indexes into their newest form, to be filled by steps; False: impossible."""
+        return self.tx.dialect.indexing.reshape(self.tx)
+
+    def discard(self, rows: int) -> bool:
+        """Delete some rows of former indexes; whether there is more."""
+        return self.tx.dialect.indexing.discard(self.tx, rows)
+
+    def unsettled(self) -> str | None:
+        """Return the reason why the indexes have not their newest form; None when they have."""
+        return self.tx.dialect.indexing.unsettled(self.tx)
+
+    def settle(self) -> str | None:
+        """Record that the indexes have their newest form; else return the reason why not."""
+        reason = self.unsettled()
+        if reason is None:
+            self.tx.dialect.indexing.settle(self.tx)
+        return reason
+
+    def status(self) -> RebuildStatus | None:
+        """Return how far the rebuild is that comes first."""
+        return self._status(REBUILD) or self._status(CJK_REBUILD)
