@@ -92,6 +92,8 @@ BATCH = [user("x")] * 100
         pytest.param(lambda db: db.resolve_session_by_title("T"), id="by title"),
         pytest.param(lambda db: db.set_session_archived("s", True), id="flag"),
         pytest.param(lambda db: db.get_session_activity("s"), id="activity"),
+        pytest.param(lambda db: db.update_token_counts("s", input_tokens=1), id="usage"),
+        pytest.param(lambda db: db.record_auxiliary_usage("s", "title"), id="auxiliary usage"),
         pytest.param(lambda db: db.try_acquire_compression_lock("s", "A"), id="lock"),
         pytest.param(lambda db: db.try_acquire_session_turn_lease("s", "A"), id="lease"),
     ],
