@@ -125,9 +125,9 @@ class SQLiteTransport(Transport):
         settings, driver = self._settings, held.driver
         if self._read_only:
             journal.apply_pragmas(driver, settings.pragmas, busy_timeout_ms=journal.BUSY_TIMEOUT_MS)
-            opening.prepare_reading(held)
+            opening.prepare_reading(held, self._path)
             return "read-only"
-        opening.check_writable(driver)
+        opening.check_writable(driver, self._path, auto_migrate=settings.auto_migrate)
         mode = "memory"
         if self._path != ":memory:":
             label = os.path.basename(self._path)
