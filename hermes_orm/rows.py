@@ -115,6 +115,37 @@ class SessionActivity(TypedDict):
     seconds_since_activity: float | None
 
 
+class PruneCandidate(TypedDict):
+    """An ended session that pruning would delete, the time of its latest message or its start."""
+
+    id: str
+    source: str
+    title: str | None
+    model: str | None
+    started_at: float | None
+    last_active: float | None
+    ended_at: float | None
+    message_count: int
+    archived: int
+
+
+class AutoPruneResult(TypedDict):
+    """What automatic pruning did; `error` when something failed."""
+
+    skipped: bool
+    pruned: int
+    vacuumed: bool
+    error: NotRequired[str]
+
+
+class AutoArchiveResult(TypedDict):
+    """What automatic archiving did; `error` when something failed."""
+
+    skipped: bool
+    archived: int
+    error: NotRequired[str]
+
+
 class WorkspaceRow(TypedDict):
     """A working directory of sessions; the time is the last end, or start of an open one."""
 
@@ -252,14 +283,6 @@ class SearchHit(TypedDict):
     context: list[ContextEntry]
 
 
-class ModelRoute(TypedDict):
-    """A model, over which route it was billed, and how often it was called."""
-
-    model: str
-    billing_provider: str
-    billing_base_url: str
-    billing_mode: str
-    api_call_count: int
 class RebuildStatus(TypedDict):
     """How far the rebuild of an index is, in row ids."""
 
@@ -286,3 +309,11 @@ class StorageResult(TypedDict):
     vacuumed: NotRequired[bool | None]
 
 
+class ModelRoute(TypedDict):
+    """A model, over which route it was billed, and how often it was called."""
+
+    model: str
+    billing_provider: str
+    billing_base_url: str
+    billing_mode: str
+    api_call_count: int

@@ -29,13 +29,17 @@ CHANGING = (
     "acquire_session_",
     "append_",
     "archive_and_",
+    "archive_sessions",
+    "archive_stale_",
     "backfill_",
     "clear_",
     "create_",
+    "delete_",
     "end_",
     "ensure_",
     "finalize_",
     "patch_",
+    "prune_",
     "publish_",
     "queue_",
     "record_",
@@ -50,6 +54,7 @@ CHANGING = (
     "touch_",
     "try_acquire_session_",
     "update_",
+    "vacuum",
 )
 """How the names of operations begin that write."""
 NO_OPERATION = {"close", "sanitize_title", "session_unread", "_is_compression_child_row"}

@@ -8,6 +8,7 @@ from hermes_orm.dialects.postgresql.accounting import PostgreSQLAccounting
 from hermes_orm.dialects.postgresql.indexing import PostgreSQLIndexing
 from hermes_orm.dialects.postgresql.search import PostgreSQLSearch
 from hermes_orm.dialects.postgresql.transcript import PostgreSQLTranscript
+from hermes_orm.dialects.postgresql.upkeep import PostgreSQLUpkeep
 
 
 class PostgreSQLDialect(Dialect):
@@ -21,9 +22,9 @@ class PostgreSQLDialect(Dialect):
         self.transcript = PostgreSQLTranscript()
         self.accounting = PostgreSQLAccounting()
         self.search = PostgreSQLSearch()
-
         self.indexing = PostgreSQLIndexing()
         self.upkeep = PostgreSQLUpkeep()
+
     def translate(self, error: BaseException) -> BaseException:
         """Return a driver's error as SQLAlchemy's class, with the server's primary message only."""
         return errors.translate(error)

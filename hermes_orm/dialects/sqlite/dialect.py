@@ -8,6 +8,7 @@ from hermes_orm.dialects.sqlite.accounting import SQLiteAccounting
 from hermes_orm.dialects.sqlite.indexing import SQLiteIndexing
 from hermes_orm.dialects.sqlite.search import SQLiteSearch
 from hermes_orm.dialects.sqlite.transcript import SQLiteTranscript
+from hermes_orm.dialects.sqlite.upkeep import SQLiteUpkeep
 
 
 class SQLiteDialect(Dialect):
@@ -21,9 +22,9 @@ class SQLiteDialect(Dialect):
         self.transcript = SQLiteTranscript()
         self.accounting = SQLiteAccounting()
         self.search = SQLiteSearch()
-
         self.upkeep = SQLiteUpkeep()
         self.indexing = SQLiteIndexing()
+
     def translate(self, error: BaseException) -> BaseException:
         """Return a driver's error as the `sqlite3` class of the same name."""
         return sqlite_driver.as_standard(error)

@@ -66,7 +66,7 @@ def session_filter(
 
     `cwd_prefix` and `workspace_key` exclude each other.
     """
-    builder = _Builder()
+    builder = FilterBuilder()
     builder.text("source", source)
     builder.texts("sources", None if source else sources)
     builder.texts("exclude_sources", exclude_sources)
@@ -83,9 +83,9 @@ def session_filter(
         builder.add("unhidden")
     if not include_children:
         builder.add("listable")
-    builder.needle(ID_QUERY, id_query)
-    builder.needle("search_query", search_query)
-    return SessionFilter(frozenset(builder.names), builder.params)
+    builder.needle(ID_QUERY, (id_query or "").strip())
+    builder.needle("search_query", (search_query or "").strip())
+    return builder.filter()
 
 
 def empty_sessions(*, include_pinned: bool) -> frozenset[str]:
@@ -103,28 +103,36 @@ def conditions(names: frozenset[str], session: SessionAlias = Session) -> list[C
     return [condition(session) for name, condition in _CONDITIONS.items() if name in names]
 
 
-class _Builder:
+class FilterBuilder:
     """Collects conditions; a text that no column can hold adds one that nothing meets."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()
         self.params: dict[str, Any] = {}
 
+    def filter(self) -> SessionFilter:
+        """Return what was collected."""
+        return SessionFilter(frozenset(self.names), self.params)
+
     def add(self, name: str, **params: object) -> None:
+        """Add a condition with what it binds."""
         self.names.add(name)
         self.params.update(params)
 
     def text(self, name: str, value: str | None) -> None:
+        """Add an equality, unless the text is empty."""
         if value:
             key = lookup_key(value)
             self.add("nothing") if key is None else self.add(name, **{name: key})
 
     def texts(self, name: str, values: Iterable[str] | None) -> None:
+        """Add a condition on a set of texts, unless it is empty."""
         if values:
             keys = [lookup_key(value) for value in values]
             self.add(name, **{name: text_list(key for key in keys if key is not None)})
 
     def path(self, name: str, prefix: str | None) -> None:
+        """Add that a path is `prefix` or lies below it, unless that is empty."""
         path = lookup_key(prefix or "")
         if path is None:
             self.add("nothing")
@@ -133,8 +141,9 @@ class _Builder:
         elif path:
             self.add(f"{name}_absolute", stem=path[0])
 
-    def needle(self, name: str, query: str | None) -> None:
-        needle = fold_ascii((query or "").strip())
+    def needle(self, name: str, query: str) -> None:
+        """Add that a text holds `query`, unless that is empty."""
+        needle = fold_ascii(query)
         escaped = escape_like(needle)
         if not needle:
             return

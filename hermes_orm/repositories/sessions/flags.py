@@ -5,26 +5,26 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from sqlalchemy import ClauseElement, bindparam, select, union, update
+from sqlalchemy import ClauseElement, ColumnElement, bindparam, select, union, update
 
 from hermes_orm import clock
 from hermes_orm.dialects import Prepared
 from hermes_orm.dialects.expressions import has_key
 from hermes_orm.models import Session
 from hermes_orm.repositories.base import Repository
-from hermes_orm.repositories.lineage.ancestry import SESSION_ID, walk
-from hermes_orm.repositories.lineage.lineage import continued_parent_id, with_carrying
+from hermes_orm.repositories.lineage.ancestry import SESSION_ID
+from hermes_orm.repositories.lineage.lineage import with_carried, with_carrying
 from hermes_orm.session_text import lookup_key
 
 
-def _marking(**values: Any) -> ClauseElement:
-    """Return the statement that sets columns of the sessions of one conversation.
+def marking(start: ColumnElement[bool], **values: Any) -> ClauseElement:
+    """Return the statement that sets columns of the sessions of whole conversations.
 
-    These are session `:session_id`, what it carries on, and what carries it on. Their rows are
-    locked in the order of their ids: two callers may start at two ends of a conversation.
+    These are the sessions that meet `start`, what they carry on, and what carries them on. Their
+    rows are locked in the order of their ids: two callers may start at two ends of a conversation.
     """
-    earlier = walk("earlier", SESSION_ID, continued_parent_id)
-    given = select(Session.id).where(Session.id == SESSION_ID)
+    given = select(Session.id).where(start)
+    earlier = with_carried(given, "earlier")
     later = with_carrying(given.cte("later", recursive=True))
     conversation = union(select(earlier.c.id), select(later.c.id)).subquery()
     locked = (
@@ -38,11 +38,13 @@ def _marking(**values: Any) -> ClauseElement:
     return changed.returning(Session.id)
 
 
-ARCHIVE = Prepared(partial(_marking, archived=1))
-UNARCHIVE = Prepared(partial(_marking, archived=0, auto_archived=0))
-SET_PINNED = Prepared(partial(_marking, pinned=bindparam("value")))
-SET_HIDDEN = Prepared(partial(_marking, hidden=bindparam("value")))
-SET_READ = Prepared(partial(_marking, last_read_at=bindparam("value")))
+_THIS = Session.id == SESSION_ID
+
+ARCHIVE = Prepared(partial(marking, _THIS, archived=1))
+UNARCHIVE = Prepared(partial(marking, _THIS, archived=0, auto_archived=0))
+SET_PINNED = Prepared(partial(marking, _THIS, pinned=bindparam("value")))
+SET_HIDDEN = Prepared(partial(marking, _THIS, hidden=bindparam("value")))
+SET_READ = Prepared(partial(marking, _THIS, last_read_at=bindparam("value")))
 
 
 class FlagRepository(Repository):

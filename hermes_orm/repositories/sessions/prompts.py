@@ -7,7 +7,7 @@ import hashlib
 from sqlalchemy import bindparam, delete, exists, select
 
 from hermes_orm.dialects import Prepared
-from hermes_orm.dialects.expressions import upsert
+from hermes_orm.dialects.expressions import bound_texts, has_key_of, text_list, upsert
 from hermes_orm.models import Session, SystemPrompt
 from hermes_orm.repositories.base import Repository
 
@@ -19,10 +19,14 @@ HOLD_PROMPT = Prepared(
 ADD_PROMPT = Prepared(
     upsert(SystemPrompt, {"hash": bindparam("hash"), "prompt": bindparam("prompt")})
 )
-CLAIM_PROMPT = Prepared(select(SystemPrompt.hash).where(_THIS).with_for_update(skip_locked=True))
-SWEEP_PROMPT = Prepared(
+CLAIM_PROMPTS = Prepared(
+    select(SystemPrompt.hash)
+    .where(has_key_of(SystemPrompt.hash, bound_texts("hashes")))
+    .with_for_update(skip_locked=True)
+)
+SWEEP_PROMPTS = Prepared(
     delete(SystemPrompt).where(
-        _THIS,
+        has_key_of(SystemPrompt.hash, bound_texts("hashes")),
         ~exists().where(Session.system_prompt_hash == SystemPrompt.hash),
         ~exists().where(Session.tool_names == SystemPrompt.hash),
     )
@@ -43,11 +47,12 @@ class PromptRepository(Repository):
             if self.tx.run(ADD_PROMPT, {"hash": key, "prompt": prompt}):
                 return
 
-    def sweep(self, key: str) -> None:
-        """Delete the prompt if no session names it as prompt or as tool list.
+    def sweep(self, *keys: str) -> None:
+        """Delete those of the prompts that no session names as prompt or as tool list.
 
         A prompt that somebody is just storing is left alone. Once it is claimed, nobody can start
         to refer to it, and the next statement sees everybody who did before.
         """
-        if self.tx.first(CLAIM_PROMPT, {"hash": key}) is not None:
-            self.tx.run(SWEEP_PROMPT, {"hash": key})
+        claimed = self.tx.all(CLAIM_PROMPTS, {"hashes": text_list(keys)}) if keys else ()
+        if claimed:
+            self.tx.run(SWEEP_PROMPTS, {"hashes": text_list(row[0] for row in claimed)})

@@ -1,0 +1,1 @@
+"""Deleting, pruning and archiving sessions."""
