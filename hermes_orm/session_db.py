@@ -41,14 +41,17 @@ from hermes_orm.repositories.usage.usage import UsageRepository
 from hermes_orm.services import (
     chains,
     compaction,
+    deletion,
     leases,
     listing,
     messages,
     meta,
     resume,
+    retention,
     search,
     sessions,
     titles,
+    upkeep,
     usage,
     workspaces,
 )
@@ -290,6 +293,23 @@ class SessionDB:
     get_recent_session_model_route = reads(
         UsageRepository.get_recent_session_model_route, scope="statement", settled=True
     )
+
+    # Retention
+    get_session_delete_targets = reads(DeletionRepository.get_session_delete_targets)
+    delete_session = runs(deletion.delete_session, modifies=True)
+    delete_sessions = runs(deletion.delete_sessions, modifies=True)
+    delete_session_if_empty = runs(deletion.delete_session_if_empty, modifies=True)
+    delete_empty_sessions = runs(deletion.delete_empty_sessions, modifies=True)
+    prune_empty_ghost_sessions = runs(deletion.prune_empty_ghost_sessions, modifies=True)
+    list_prune_candidates = reads(PruningRepository.list_prune_candidates, scope="statement")
+    count_open_prune_matches = reads(PruningRepository.count_open_prune_matches, scope="statement")
+    prune_sessions = runs(deletion.prune_sessions, modifies=True)
+    archive_sessions = runs(retention.archive_sessions, modifies=True)
+    archive_stale_sessions = runs(retention.archive_stale_sessions, modifies=True)
+    maybe_auto_prune_and_vacuum = runs(retention.maybe_auto_prune_and_vacuum)
+    maybe_auto_archive = runs(retention.maybe_auto_archive)
+    vacuum = runs(upkeep.vacuum, modifies=True)
+    logical_size_bytes = runs(upkeep.logical_size_bytes)
 
     # Search
     search_messages = runs(search.search_messages)

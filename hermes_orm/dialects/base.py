@@ -13,6 +13,7 @@ from hermes_orm.dialects.indexing import Indexing
 from hermes_orm.dialects.prepared import Params, Prepared
 from hermes_orm.dialects.search import Candidates, SearchIndex
 from hermes_orm.dialects.transcript import TurnLease
+from hermes_orm.dialects.upkeep import Upkeep
 from hermes_orm.search.query import Node
 
 T = TypeVar("T")
