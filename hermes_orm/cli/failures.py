@@ -1,0 +1,50 @@
+"""How a command fails: one line on standard error, without the password."""
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Final
+
+import typer
+from sqlalchemy.exc import SQLAlchemyError
+
+from hermes_orm.location import Location, PostgresLocation, locate
+
+FAILURES: Final = (ImportError, OSError, RuntimeError, ValueError, sqlite3.Error, SQLAlchemyError)
+"""What arguments and databases can cause; anything else is a defect and shows its traceback."""
+
+
+class Exit(IntEnum):
+    """Exit codes of every command; 0 is success."""
+
+    FAILED = 1
+    """The command could not do what it was asked for."""
+    USAGE = 2
+    """The arguments are wrong."""
+    NEEDS_ATTENTION = 3
+    """It did, and found something: a migration is required, or a check found problems."""
+
+
+@contextlib.contextmanager
+def told_failures(location: str | Location | None) -> Iterator[None]:
+    """End the command with one line when the store at `location` cannot be used."""
+    try:
+        yield
+    except FAILURES as error:
+        typer.echo(f"hermes-orm: {_reason(error, location)}", err=True)
+        raise typer.Exit(Exit.FAILED) from None
+
+
+def _reason(error: Exception, given: str | Location | None) -> str:
+    """Return the error's text in one line, after the store's location, without the password."""
+    reason = " ".join(str(getattr(error, "orig", None) or error).split()) or type(error).__name__
+    if given is None:
+        return reason
+    try:
+        location = locate(given)
+    except ValueError:
+        return reason  # the location itself is wrong, and its text says how
+    if isinstance(location, PostgresLocation) and isinstance(error, OSError | SQLAlchemyError):
+        reason = location.mask(reason)  # a driver's words; ours name no password
+    return f"{location}: {reason}"

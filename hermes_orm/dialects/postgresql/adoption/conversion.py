@@ -1,0 +1,212 @@
+"""The statements that turn layout 5 into what revision 0025 builds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from sqlalchemy import Connection, text
+
+from hermes_orm.dialects.postgresql.adoption.layout import TABLES
+
+TOTALS: Final = (
+    "message_count tool_call_count input_tokens output_tokens cache_read_tokens "
+    "cache_write_tokens reasoning_tokens api_call_count"
+)
+COUNTS: Final = (
+    "archived pinned hidden rewind_count compression_fallback_streak compression_ineffective_count"
+)
+WIDENED: Final = {"sessions": TOTALS, "messages": "token_count", "async_delegations": "owner_pid"}
+ZERO: Final = {
+    "sessions": f"{TOTALS} {COUNTS} expiry_finalized",
+    "messages": "observed compacted",
+}
+NULLABLE: Final = {"sessions": f"{TOTALS} expiry_finalized", "messages": "observed"}
+DROPPED: Final = {"sessions": "payload last_active", "messages": "payload"}
+
+KEYS: Final = {
+    "system_prompts": "hash",
+    "sessions": "id",
+    "messages": "id",
+    "state_meta": "key",
+    "compression_locks": "session_id",
+    "session_turn_leases": "conversation_id",
+    "async_delegations": "delegation_id",
+}
+REFERENCES: Final = (
+    ("sessions", "parent_session_id", "sessions (id)"),
+    ("sessions", "system_prompt_hash", "system_prompts (hash)"),
+    ("messages", "session_id", "sessions (id)"),
+)
+INDEXES: Final = {
+    "idx_sessions_source": "sessions (source)",
+    "idx_sessions_source_id": "sessions (source, id)",
+    "idx_sessions_parent": "sessions (parent_session_id)",
+    "idx_sessions_started": "sessions (started_at DESC)",
+    "idx_sessions_session_key": "sessions (session_key, started_at DESC)",
+    "idx_sessions_gateway_peer": "sessions "
+    "(source, user_id, chat_id, chat_type, thread_id, started_at DESC)",
+    "idx_sessions_handoff_state": "sessions (handoff_state, started_at)",
+    "idx_sessions_system_prompt_hash": "sessions (system_prompt_hash)",
+    "idx_messages_session": "messages (session_id, timestamp)",
+    "idx_messages_session_id": "messages (session_id, id)",
+    "idx_messages_session_active": "messages (session_id, active, timestamp)",
+    "idx_messages_active_null": "messages (active) WHERE active IS NULL",
+    "idx_messages_assistant_calls_by_session": "messages (session_id) "
+    "WHERE role = 'assistant' AND tool_calls IS NOT NULL",
+    "idx_messages_platform_msg_id": "messages (session_id, platform_message_id) "
+    "WHERE platform_message_id IS NOT NULL",
+    "idx_compression_locks_expires": "compression_locks (expires_at)",
+    "idx_session_turn_leases_expires": "session_turn_leases (expires_at)",
+    "idx_session_model_usage_session": "session_model_usage (session_id)",
+    "idx_session_model_usage_model": "session_model_usage (model)",
+    "idx_async_delegations_delivery": "async_delegations (delivery_state, completed_at)",
+}
+TITLES: Final = "idx_sessions_title_unique"
+SEARCH: Final = "messages_hermes_search_idx"
+
+CONSTRAINTS: Final = text("""
+    SELECT c.relname, k.conname FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid
+    WHERE k.connamespace = current_schema()::regnamespace AND k.contype IN ('p', 'f', 'u')
+      AND c.relname = ANY (CAST(:tables AS text[])) ORDER BY k.contype
+""")  # foreign keys before the primary keys that they need
+TEXT_COLUMNS: Final = text("""
+    SELECT table_name, column_name FROM information_schema.columns
+    WHERE table_schema = current_schema() AND table_name = ANY (CAST(:tables AS text[]))
+      AND data_type IN ('text', 'character varying') ORDER BY table_name, ordinal_position
+""")
+
+USAGE: Final = """
+    CREATE TABLE session_model_usage (
+        session_id TEXT COLLATE "C" NOT NULL CONSTRAINT fk_session_model_usage_session_id
+            REFERENCES sessions (id) ON DELETE CASCADE,
+        model TEXT COLLATE "C" NOT NULL,
+        billing_provider TEXT COLLATE "C" DEFAULT '' NOT NULL,
+        billing_base_url TEXT COLLATE "C" DEFAULT '' NOT NULL,
+        billing_mode TEXT COLLATE "C" DEFAULT '' NOT NULL,
+        task TEXT COLLATE "C" DEFAULT '' NOT NULL,
+        api_call_count BIGINT DEFAULT 0 NOT NULL,
+        input_tokens BIGINT DEFAULT 0 NOT NULL,
+        output_tokens BIGINT DEFAULT 0 NOT NULL,
+        cache_read_tokens BIGINT DEFAULT 0 NOT NULL,
+        cache_write_tokens BIGINT DEFAULT 0 NOT NULL,
+        reasoning_tokens BIGINT DEFAULT 0 NOT NULL,
+        estimated_cost_usd DOUBLE PRECISION DEFAULT 0 NOT NULL,
+        actual_cost_usd DOUBLE PRECISION DEFAULT 0 NOT NULL,
+        cost_status TEXT COLLATE "C",
+        cost_source TEXT COLLATE "C",
+        first_seen DOUBLE PRECISION,
+        last_seen DOUBLE PRECISION,
+        CONSTRAINT session_model_usage_pkey PRIMARY KEY (
+            session_id, model, billing_provider, billing_base_url, billing_mode, task
+        )
+    )
+"""
+LATEST: Final = (
+    "(array_agg({0} ORDER BY last_seen DESC NULLS LAST, id DESC) FILTER (WHERE {0} IS NOT NULL))[1]"
+)
+MERGED_USAGE: Final = f"""
+    INSERT INTO session_model_usage
+    SELECT session_id, coalesce(model, 'unknown'), coalesce(billing_provider, ''),
+           coalesce(billing_base_url, ''), coalesce(billing_mode, ''), task,
+           sum(api_call_count), sum(input_tokens), sum(output_tokens), sum(cache_read_tokens),
+           sum(cache_write_tokens), sum(reasoning_tokens), sum(estimated_cost_usd),
+           sum(actual_cost_usd), {LATEST.format("cost_status")}, {LATEST.format("cost_source")},
+           min(first_seen), max(last_seen)
+    FROM adopted_usage GROUP BY 1, 2, 3, 4, 5, 6
+"""
+ROUTING: Final = """
+    CREATE TABLE IF NOT EXISTS gateway_routing (
+        scope TEXT COLLATE "C" DEFAULT '' NOT NULL,
+        session_key TEXT COLLATE "C" NOT NULL,
+        entry_json TEXT COLLATE "C" NOT NULL,
+        updated_at DOUBLE PRECISION NOT NULL,
+        CONSTRAINT gateway_routing_pkey PRIMARY KEY (scope, session_key)
+    )
+"""
+PROMPT_HASH: Final = "encode(sha256(convert_to(system_prompt, 'UTF8')), 'hex')"
+PROMPTS: Final = (
+    f"""
+    INSERT INTO system_prompts (hash, prompt)
+    SELECT DISTINCT {PROMPT_HASH}, system_prompt FROM sessions
+    WHERE system_prompt IS NOT NULL AND system_prompt_hash IS NULL
+    ON CONFLICT (hash) DO NOTHING
+    """,
+    f"""
+    UPDATE sessions SET system_prompt_hash = {PROMPT_HASH}, system_prompt = NULL
+    WHERE system_prompt IS NOT NULL
+      AND (system_prompt_hash IS NULL OR system_prompt_hash = {PROMPT_HASH})
+    """,
+)
+
+
+def convert(connection: Connection) -> dict[str, int]:
+    """Bring all tables to the shape of 0025; return what was merged and renamed."""
+    for name in (*INDEXES, TITLES, SEARCH):
+        connection.exec_driver_sql(f"DROP INDEX IF EXISTS {name}")
+    _drop_constraints(connection)
+    for table, changes in _changes(connection):
+        connection.exec_driver_sql(f"ALTER TABLE {table} {', '.join(changes)}")
+    connection.exec_driver_sql("DROP SEQUENCE IF EXISTS schema_version_version_seq")
+    connection.exec_driver_sql("DELETE FROM state_meta WHERE key = 'postgres_storage_version'")
+    _add_constraints(connection)
+    for statement in PROMPTS:
+        connection.exec_driver_sql(statement)
+    merged = _merge_usage(connection)
+    connection.exec_driver_sql(ROUTING)
+    connection.exec_driver_sql(
+        f"CREATE UNIQUE INDEX {TITLES} ON sessions (title) WHERE title IS NOT NULL"
+    )
+    for name, on in INDEXES.items():
+        connection.exec_driver_sql(f"CREATE INDEX {name} ON {on}")
+    return {"usage rows merged": merged}
+
+
+def _drop_constraints(connection: Connection) -> None:
+    for table, name in connection.execute(CONSTRAINTS, {"tables": list(TABLES)}).all():
+        connection.exec_driver_sql(f'ALTER TABLE {table} DROP CONSTRAINT "{name}" CASCADE')
+
+
+def _changes(connection: Connection) -> Iterator[tuple[str, list[str]]]:
+    """Yield each table with all changes of its columns, so that it is rewritten once."""
+    tables = [table for table in TABLES if table != "session_model_usage"]
+    columns = connection.execute(TEXT_COLUMNS, {"tables": tables}).all()
+    for table in tables:
+        dropped = DROPPED.get(table, "").split()
+        names = [column for of, column in columns if of == table and column not in dropped]
+        yield (
+            table,
+            [
+                *(f"DROP COLUMN {name}" for name in dropped),
+                *(f'ALTER "{name}" TYPE TEXT COLLATE "C"' for name in names),
+                *(f"ALTER {name} TYPE BIGINT" for name in WIDENED.get(table, "").split()),
+                *(f"ALTER {name} SET DEFAULT 0" for name in ZERO.get(table, "").split()),
+                *(f"ALTER {name} DROP NOT NULL" for name in NULLABLE.get(table, "").split()),
+                *{
+                    "messages": ["ALTER active SET DEFAULT 1"],
+                    "schema_version": ["ALTER version DROP DEFAULT"],
+                }.get(table, []),
+            ],
+        )
+
+
+def _add_constraints(connection: Connection) -> None:
+    for table, key in KEYS.items():
+        connection.exec_driver_sql(
+            f"ALTER TABLE {table} ADD CONSTRAINT {table}_pkey PRIMARY KEY ({key})"
+        )
+    for table, column, target in REFERENCES:
+        connection.exec_driver_sql(
+            f"ALTER TABLE {table} ADD CONSTRAINT fk_{table}_{column} "
+            f"FOREIGN KEY ({column}) REFERENCES {target}"
+        )
+
+
+def _merge_usage(connection: Connection) -> int:
+    connection.exec_driver_sql("ALTER TABLE session_model_usage RENAME TO adopted_usage")
+    connection.exec_driver_sql(USAGE)
+    connection.exec_driver_sql(MERGED_USAGE)
+    count = "SELECT (SELECT count(*) FROM adopted_usage) - count(*) FROM session_model_usage"
+    merged = int(connection.exec_driver_sql(count).scalar_one())
+    connection.exec_driver_sql("DROP TABLE adopted_usage")
+    return merged

@@ -1,0 +1,122 @@
+"""What a SQLite file is and whether it is sound."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection
+
+from hermes_orm.dialects.inspection import Finding, Status, Step
+from hermes_orm.dialects.sqlite import driver as sqlite_driver
+from hermes_orm.dialects.sqlite.adoption.fingerprint import Findings, examine, objects
+from hermes_orm.dialects.sqlite.migrating import new_engine
+from hermes_orm.errors import SchemaError
+from hermes_orm.location import SqliteLocation
+from hermes_orm.models.meta import HEAD_REVISION
+
+T = TypeVar("T")
+
+INDEXES = ("messages_fts", "messages_fts_trigram", "messages_fts_cjk")
+LAYOUT_3 = {"messages_fts": "messages_fts_src", "messages_fts_trigram": "messages_fts_trigram_src"}
+UPGRADES = {
+    "empty": ("empty", "create the newest schema"),
+    "head": ("current", "nothing"),
+    "unstamped head": ("current", "add the stamp and the own objects"),
+}
+
+
+async def inspect(location: SqliteLocation, action: Callable[[Connection], T]) -> T:
+    """Run `action` on a connection that may write: FTS5 takes its check for a change."""
+
+    def run() -> T:
+        with new_engine(location.path).connect() as connection:
+            return action(connection)
+
+    return await asyncio.to_thread(run)
+
+
+def describe(connection: Connection) -> Status:
+    """Return what the file is; one that is refused is described as far as it can be read."""
+    driver: Any = connection.connection.driver_connection
+    try:
+        findings = examine(driver)
+    except SchemaError as error:
+        return _status(driver, "refused", Findings("old"), str(error), f"refuse it: {error}")
+    kind, upgrade = UPGRADES.get(
+        findings.kind,
+        ("older", f"back up the file, then migrate it from {findings.revision} to {HEAD_REVISION}"),
+    )
+    shape = f"shape of version {findings.shape}" if findings.shape else "no tables"
+    lacks = f", missing: {', '.join(findings.holes)}" if findings.holes else ""
+    return _status(driver, kind, findings, f"{shape}{lacks}", upgrade)
+
+
+def _status(driver: Any, kind: Any, findings: Findings, fingerprint: str, upgrade: str) -> Status:
+    (pages,) = driver.execute("PRAGMA page_count").fetchone()
+    (size,) = driver.execute("PRAGMA page_size").fetchone()
+    (mode,) = driver.execute("PRAGMA journal_mode").fetchone()
+    tables = sorted(
+        name for name in objects(driver, "table") if "_fts" not in name and "fts_" not in name
+    )
+    rows = {name: _number(driver, f'SELECT count(*) FROM "{name}"') for name in tables}
+    return Status(
+        kind=kind,
+        revision=findings.stamp,
+        version=findings.version,
+        fingerprint=fingerprint,
+        upgrade=upgrade,
+        server=f"SQLite {sqlite_driver.module().sqlite_version}, journal mode {mode}",
+        bytes=pages * size,
+        rows=rows,
+        to_be_indexed=_to_be_indexed(driver) if "messages" in rows else 0,
+    )
+
+
+def _to_be_indexed(driver: Any) -> int:
+    keys = "SELECT value FROM state_meta WHERE key = 'fts_rebuild_{}'"
+    if "state_meta" not in objects(driver, "table"):
+        return 0
+    last = _number(driver, keys.format("high_water"))
+    done = _number(driver, keys.format("progress"))
+    return _number(driver, f"SELECT count(*) FROM messages WHERE id > {done} AND id <= {last}")
+
+
+def _number(driver: Any, query: str) -> int:
+    row = driver.execute(query).fetchone()
+    return int(row[0] or 0) if row else 0
+
+
+def check(connection: Connection, step: Step) -> list[Finding]:
+    """Return what is damaged in the file; the caller rolls back."""
+    driver: Any = connection.connection.driver_connection
+    step("integrity of the file")
+    rows = [str(row[0]) for row in driver.execute("PRAGMA integrity_check(20)")]
+    findings = [Finding("integrity", row) for row in rows if row != "ok"]
+    step("references")
+    broken: dict[str, int] = {}
+    for table, _, target, _ in driver.execute("PRAGMA foreign_key_check"):
+        broken[f"{table} -> {target}"] = broken.get(f"{table} -> {target}", 0) + 1
+    findings += [Finding("references", f"{n} rows of {of}: no target") for of, n in broken.items()]
+    return findings + _search_findings(driver, step)
+
+
+def _search_findings(driver: Any, step: Step) -> list[Finding]:
+    findings = []
+    definitions = dict(driver.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'table'"))
+    for index, source in LAYOUT_3.items():
+        if index not in definitions:
+            findings.append(Finding("search", f"{index} is missing"))
+        elif source not in definitions[index]:
+            findings.append(Finding("search", f"{index} has the layout of an older version"))
+    if left := _to_be_indexed(driver):
+        findings.append(Finding("search", f"{left} messages are still to be indexed"))
+        return findings  # an index that is not complete differs from its source
+    for index in (name for name in INDEXES if name in definitions):
+        step(f"search index {index}")
+        try:
+            driver.execute(f"INSERT INTO {index}({index}, rank) VALUES ('integrity-check', 1)")
+        except sqlite_driver.module().Error as error:
+            findings.append(Finding("search", f"{index}: {error}"))
+    return findings
