@@ -13,6 +13,7 @@ from alembic.util import CommandError
 from sqlalchemy import Connection
 
 from hermes_orm import migrations
+from hermes_orm.dialects.revision_runs import run_revisions
 
 config = context.config
 options = context.get_x_argument(as_dictionary=True)
@@ -34,14 +35,14 @@ def migrate(connection: Connection) -> None:
     """Run the revisions on a connection: all of them, or none."""
     context.configure(connection=connection, **migrations.CONTEXT_OPTIONS)
     with context.begin_transaction():
-        context.run_migrations()
+        run_revisions(context.get_context())
 
 
 def write_script(dialect_name: str) -> None:
     """Write the revisions as SQL to standard output."""
     context.configure(dialect_name=dialect_name, literal_binds=True, **migrations.CONTEXT_OPTIONS)
     with context.begin_transaction():
-        context.run_migrations()
+        run_revisions(context.get_context())
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection
 
-from hermes_orm.dialects import make_dialect
+from hermes_orm.dialects import make_dialect, revision_runs
 from hermes_orm.dialects.migrating import migrate_with, read_with
 from hermes_orm.location import locate
 
@@ -26,6 +26,7 @@ LOCK_WAIT_SECONDS = 300.0
 CONTEXT_OPTIONS: dict[str, Any] = {
     "version_table": "hermes_alembic_version",  # a host keeps its own `alembic_version`
     "transactional_ddl": True,
+    "on_version_apply": revision_runs.follow_revision,
 }
 """How Alembic runs, whoever starts it."""
 

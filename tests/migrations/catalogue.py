@@ -4,17 +4,39 @@ from typing import Any
 
 from tests.raw import Raw
 
-SQLITE = {"objects": "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY name"}
+# Columns by name: a table that grew has them in another order than a new one.
+SQLITE = {
+    "objects": """
+        SELECT type, name, tbl_name, CASE WHEN type <> 'table' OR sql LIKE '%VIRTUAL%' THEN sql END,
+               sql LIKE '%AUTOINCREMENT%', sql LIKE '%WITHOUT ROWID%'
+        FROM sqlite_schema ORDER BY name
+    """,
+    "columns": """
+        SELECT t.name, c.name, c.type, c."notnull", c.dflt_value, c.pk, c.hidden
+        FROM sqlite_schema AS t JOIN pragma_table_xinfo(t.name) AS c
+        WHERE t.type = 'table' ORDER BY 1, 2
+    """,
+    "foreign keys": """
+        SELECT t.name, k."table", k."from", k."to", k.on_update, k.on_delete
+        FROM sqlite_schema AS t JOIN pragma_foreign_key_list(t.name) AS k
+        WHERE t.type = 'table' ORDER BY 1, 2, 3
+    """,
+    "index columns": """
+        SELECT i.name, x.seqno, x.name, x."desc", x.coll, x.key
+        FROM sqlite_schema AS i JOIN pragma_index_xinfo(i.name) AS x
+        WHERE i.type = 'index' ORDER BY 1, 2
+    """,
+}
 
 POSTGRES = {
     "columns": """
-        SELECT c.relname, a.attname, a.attnum, format_type(a.atttypid, a.atttypmod), a.attnotnull,
+        SELECT c.relname, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull,
                a.attidentity, k.collname, pg_get_expr(d.adbin, d.adrelid)
         FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
         LEFT JOIN pg_collation k ON k.oid = a.attcollation
         LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
         WHERE c.relnamespace = current_schema()::regnamespace AND a.attnum > 0 AND c.relkind = 'r'
-        ORDER BY 1, 3
+        ORDER BY 1, 2
     """,
     "constraints": """
         SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint

@@ -9,7 +9,7 @@ _UNSTORABLE = r"(?<!\\)((?:\\\\)*)\\u(?:0000|[dD][89a-fA-F][0-9a-fA-F]{2})"
 _REPLACED = r"\1\\ufffd"
 
 _JSON_TEXT = f"""
-    CREATE FUNCTION hermes_json_text(document text, key text) RETURNS text
+    CREATE OR REPLACE FUNCTION hermes_json_text(document text, key text) RETURNS text
     LANGUAGE plpgsql IMMUTABLE STRICT AS $body$
     BEGIN
         RETURN CAST(document AS jsonb) ->> key;

@@ -11,7 +11,7 @@ from hermes_orm.dialects.recency import recency_definition, recency_without_mess
 # SET search_path: a function finds the tables also when a statement qualifies its own.
 # Generic plans: planning the refresh anew for each array takes longer than running it.
 _FUNCTION = """
-    CREATE FUNCTION {signature} LANGUAGE plpgsql
+    CREATE OR REPLACE FUNCTION {signature} LANGUAGE plpgsql
     SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan AS $body$
     BEGIN
         {body};
@@ -84,4 +84,6 @@ def create_recency_triggers(connection: Connection) -> None:
             end="RETURN NULL;",
         )
         connection.exec_driver_sql(function)
-        connection.exec_driver_sql(f"CREATE TRIGGER {name} {event} EXECUTE FUNCTION {name}()")
+        connection.exec_driver_sql(
+            f"CREATE OR REPLACE TRIGGER {name} {event} EXECUTE FUNCTION {name}()"
+        )

@@ -5,6 +5,8 @@ Rows of a session with the same `display_identity` are generations of one logica
 Programs compute identities when they first display a row; here NULL means "not computed yet".
 """
 
+from collections.abc import Collection
+
 from sqlalchemy import Connection
 
 _IDENTIFYING = (
@@ -88,7 +90,14 @@ def _triggers() -> dict[str, tuple[str, str]]:
     }
 
 
-def create_display_triggers(connection: Connection) -> None:
-    """Create the triggers for display order and message uids."""
+DISPLAY_TRIGGERS = frozenset(_triggers())
+
+
+def create_display_triggers(
+    connection: Connection, names: Collection[str] = DISPLAY_TRIGGERS
+) -> None:
+    """Create triggers for display order and message uids, in place of others of their names."""
     for name, (event, action) in _triggers().items():
-        connection.exec_driver_sql(f"CREATE TRIGGER {name} {event} BEGIN {action}; END")
+        if name in names:
+            connection.exec_driver_sql(f"DROP TRIGGER IF EXISTS {name}")
+            connection.exec_driver_sql(f"CREATE TRIGGER {name} {event} BEGIN {action}; END")

@@ -74,6 +74,7 @@ def create_recency_triggers(connection: Connection) -> None:
     definition = _definition(connection)
     for name, (event, action) in _TRIGGERS.items():
         body = action.replace("{definition}", definition)
+        connection.exec_driver_sql(f"DROP TRIGGER IF EXISTS {name}")
         connection.exec_driver_sql(f"CREATE TRIGGER {name} {event} BEGIN {body}; END")
 
 

@@ -1,0 +1,134 @@
+"""What the revisions do on PostgreSQL only. A function is never edited once it is released."""
+
+from collections.abc import Mapping
+
+from sqlalchemy import Connection
+
+from hermes_orm.dialects.postgresql.frozen.catalogue import (
+    columns,
+    has_foreign_key,
+    has_index,
+    primary_key,
+    triggers_of,
+)
+from hermes_orm.dialects.postgresql.markers_ddl import create_json_reader
+from hermes_orm.dialects.postgresql.recency_ddl import RECENCY_TRIGGERS, create_recency_triggers
+from hermes_orm.dialects.recency import fill_recency
+
+__all__ = [
+    "INSERTION_ORDER",
+    "NEW_UID",
+    "NEW_UUID",
+    "NOW",
+    "OCTETS",
+    "SINGLE_KEY_NULLABLE",
+    "add_foreign_key",
+    "columns",
+    "create_derived_0031",
+    "create_triggers_0030",
+    "drop_columns",
+    "drop_derived_0031",
+    "drop_triggers_0030",
+    "establish_search",
+    "fill_recency",
+    "has_foreign_key",
+    "has_index",
+    "pause_search",
+    "primary_key",
+    "require_value",
+    "triggers_of",
+]
+
+SINGLE_KEY_NULLABLE = False
+"""A primary key is NOT NULL in any case, and the server refuses NULL beside it."""
+
+INSERTION_ORDER = "id"
+"""The order in which rows were inserted is not known here: that of their keys."""
+
+NEW_UID = "replace(CAST(gen_random_uuid() AS text), '-', '')"
+"""32 random hex digits."""
+
+NEW_UUID = "CAST(gen_random_uuid() AS text)"
+"""A random UUID as text."""
+
+NOW = "to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US') || '+00:00'"
+"""The time in ISO form, UTC."""
+
+OCTETS = "convert_to({text}, 'UTF8')"
+"""The UTF-8 of a text."""
+
+_SEARCH_0031 = (
+    """
+    CREATE TABLE IF NOT EXISTS message_search (
+        message_id BIGINT NOT NULL CONSTRAINT message_search_pkey PRIMARY KEY
+            CONSTRAINT fk_message_search_message_id REFERENCES messages (id) ON DELETE CASCADE,
+        vec TSVECTOR NOT NULL,
+        doc_len INTEGER NOT NULL,
+        search_text TEXT COLLATE "C"
+    )
+    """,
+    "CREATE INDEX IF NOT EXISTS idx_message_search_vec ON message_search USING gin (vec)",
+)
+
+
+def pause_search(connection: Connection) -> Mapping[str, str]:
+    """Return nothing: no trigger keeps the search entries here."""
+    return {}
+
+
+def establish_search(
+    connection: Connection, layout: str | None, found: Mapping[str, str], *, deferred: bool = False
+) -> None:
+    """Do nothing: the store fills `message_search` itself, whatever SQLite's layout is."""
+
+
+def create_triggers_0030(connection: Connection) -> None:
+    """Do nothing: every write goes through the store, which computes the order of display."""
+
+
+def drop_triggers_0030(connection: Connection) -> None:
+    """Do nothing, as there are none."""
+
+
+def create_derived_0031(connection: Connection) -> None:
+    """Create triggers, functions and the search table of revision 0031."""
+    for statement in _SEARCH_0031:
+        connection.exec_driver_sql(statement)
+    create_recency_triggers(connection)
+    create_json_reader(connection)
+
+
+def drop_derived_0031(connection: Connection) -> None:
+    """Drop what revision 0031 created, tables aside that are the same on every database."""
+    for name in sorted(RECENCY_TRIGGERS):
+        connection.exec_driver_sql(f"DROP FUNCTION IF EXISTS {name}() CASCADE")
+    connection.exec_driver_sql("DROP FUNCTION IF EXISTS hermes_recency_refresh(text[])")
+    connection.exec_driver_sql("DROP FUNCTION IF EXISTS hermes_json_text(text, text)")
+    connection.exec_driver_sql("DROP TABLE IF EXISTS message_search")
+
+
+def drop_columns(connection: Connection, table: str, names: list[str]) -> None:
+    """Drop columns that no index names."""
+    dropped = ", ".join(f'DROP COLUMN "{name}"' for name in names)
+    connection.exec_driver_sql(f"ALTER TABLE {table} {dropped}")
+
+
+def require_value(
+    connection: Connection, table: str, column: str, type_: str, default: str
+) -> None:
+    """Make a column NOT NULL with a default; NULL becomes the default."""
+    connection.exec_driver_sql(f"UPDATE {table} SET {column} = {default} WHERE {column} IS NULL")
+    connection.exec_driver_sql(
+        f"ALTER TABLE {table} ALTER COLUMN {column} SET DEFAULT {default}, "
+        f"ALTER COLUMN {column} SET NOT NULL"
+    )
+
+
+def add_foreign_key(
+    connection: Connection, table: str, column: str, target: tuple[str, str]
+) -> None:
+    """Make an existing column refer to a column of another table."""
+    connection.exec_driver_sql(
+        f"ALTER TABLE {table} ADD CONSTRAINT fk_{table}_{column} "
+        f"FOREIGN KEY ({column}) REFERENCES {target[0]} ({target[1]})"
+    )
