@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Integral, Real
@@ -48,7 +48,6 @@ class TokenCounts(TypedDict, total=False):
     absolute: bool
 
 
-_KEYWORDS: Final = TokenCounts.__annotations__.keys()
 _TEXTS: Final = (*DESCRIPTIONS, *ROUTE)
 _SPENDING: Final = (*COUNTERS, "estimated_cost_usd")
 
@@ -68,14 +67,14 @@ class Report:
         64 bits and for an id that cannot be stored. Counts and costs that no model can have had are
         left out, with a warning.
         """
-        for name in given.keys() - _KEYWORDS:
-            raise TypeError(f"a token report has no keyword {name!r}; known: {sorted(_KEYWORDS)}")
         params = _encoded(session_id, given)
-        params |= {used: params[name] or None for used, name in zip(USED, ROUTE, strict=True)}
+        for used, name in zip(USED, ROUTE, strict=True):
+            params[used] = params[name] or None
         if not any(params[name] for name in (*COUNTERS, *COSTS)):  # nothing was used on that route
             params |= dict.fromkeys(ROUTE[1:])
         params["has_route"] = int(bool(params["model"] and params["billing_provider"]))
-        return cls("absolute" if given.get("absolute") else "delta", {**params, "task": ""})
+        params["task"] = ""
+        return cls("absolute" if given.get("absolute") else "delta", params)
 
     @classmethod
     def auxiliary(cls, session_id: str, task: str, given: Mapping[str, Any]) -> Self:
@@ -116,47 +115,61 @@ class Report:
 
 
 def _encoded(session_id: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    refused: list[str] = []
-    params: dict[str, Any] = {"session_id": stored_key(session_id), "now": clock.now()}
-    params |= {name: _count(name, given.get(name), refused) for name in COUNTERS}
-    params |= {name: _cost(name, given.get(name), refused) for name in COSTS}
-    params |= {name: session_text(given.get(name)) for name in _TEXTS}
+    params = {**_NOTHING, "session_id": stored_key(session_id), "now": clock.now()}
+    is_absolute = given.get("absolute")
+    if is_absolute:
+        params["estimated_cost_usd"] = 0.0
+    refused = []
+    for name, value in given.items():
+        if value is None or name == "absolute":
+            continue
+        if name not in _ENCODERS:
+            raise TypeError(f"a token report has no {name!r}; it has {', '.join(_ENCODERS)}")
+        encoded = _ENCODERS[name](name, value)
+        if encoded is not None:
+            params[name] = encoded
+        else:
+            refused.append(name)
     if refused:
-        logger.warning(
-            "usage of session %r: %s cannot be true and is ignored", session_id, ", ".join(refused)
-        )
-    if given.get("absolute"):
-        if given.get("estimated_cost_usd") is None:
-            params["estimated_cost_usd"] = 0.0
-    else:
-        params |= {name: params[name] or 0 for name in COUNTERS}
+        logger.warning("usage of session %r: no %s can be so", session_id, ", ".join(refused))
+        if is_absolute:
+            params |= dict.fromkeys(refused)
     return params
 
 
-def _count(name: str, value: Any, refused: list[str]) -> int | None:
-    """Return a count; None, with its name in `refused`, for one that cannot be."""
-    number = _number(name, value) or 0
+def _count(name: str, value: Any) -> int | None:
+    """Return a count; None for one that cannot be."""
+    if type(value) is int and 0 <= value <= GREATEST:
+        return value
+    number = _number(name, value)
     if not 0 <= number < math.inf:
-        refused.append(name)
         return None
     if number > GREATEST:
         raise ValueError(f"{name} does not fit into 64 bits; report what was really used")
     return int(number)
 
 
-def _cost(name: str, value: Any, refused: list[str]) -> float | None:
+def _cost(name: str, value: Any) -> float | None:
+    """Return a cost; None for one that cannot be."""
     cost = _number(name, value)
-    if cost is None or 0 <= cost <= GREATEST_COST:
-        return None if cost is None else float(cost)
-    refused.append(name)
-    return None
+    return float(cost) if 0 <= cost <= GREATEST_COST else None
 
 
-def _number(name: str, value: Any) -> int | float | None:
-    if value is None:
-        return None
+def _number(name: str, value: Any) -> int | float:
     if isinstance(value, Integral):
         return int(value)
     if isinstance(value, Real | Decimal):
         return float(value)
     raise TypeError(f"{name} must be a number or None, not {type(value).__name__}")
+
+
+def _text(name: str, value: Any) -> str | None:
+    return session_text(value)
+
+
+_ENCODERS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
+    **dict.fromkeys(COUNTERS, _count),
+    **dict.fromkeys(COSTS, _cost),
+    **dict.fromkeys(_TEXTS, _text),
+}
+_NOTHING: Final = {**dict.fromkeys(_ENCODERS), **dict.fromkeys(COUNTERS, 0)}
