@@ -148,8 +148,15 @@ class Search(ABC):
         They are tried in order; one that yields nothing may have left it to the next.
         """
 
-    def stale_mark(self, index: SearchIndex) -> Prepared | None:
-        """Return the statement that yields a row when an index is not kept up to date any more."""
+    def stale_keys(self, index: SearchIndex) -> tuple[str, ...]:
+        """Return the keys of `state_meta` of which each says that an index is not to be asked."""
+        return ()
+
+    def undecided(self) -> ColumnElement[bool] | None:
+        """Return the condition on messages whose texts SQL cannot read while they lack an entry.
+
+        None where there are none.
+        """
         return None
 
     def is_damage(self, error: Exception) -> bool:

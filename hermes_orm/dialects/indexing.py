@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from sqlalchemy import Connection, Text, cast, delete, func, insert, literal, or_, select
 
@@ -27,8 +28,34 @@ REBUILD: Final = Rebuild("fts_rebuild_high_water", "fts_rebuild_progress")
 CJK_REBUILD: Final = Rebuild("fts_cjk_rebuild_high_water", "fts_cjk_rebuild_progress")
 
 
+class Gap(NamedTuple):
+    """What a rebuild has still to index: the messages with ids in (`after_id`, `last_id`]."""
+
+    after_id: int
+    last_id: int
+
+    @classmethod
+    def of(cls, values: Mapping[str, str | None], rebuild: Rebuild) -> Self | None:
+        """Return the gap that the keys describe; None when nothing is pending."""
+        last_id = _number(values.get(rebuild.high_water))
+        return cls(_number(values.get(rebuild.progress)), last_id) if last_id > 0 else None
+
+
+def _number(text: str | None) -> int:
+    try:
+        return max(0, int(text or 0))
+    except ValueError:
+        return 0
+
+
 class Indexing(ABC):
     """The indexes of messages: filling, rebuilding and tidying them; statements of one unit."""
+
+    is_settled = False
+    """Whether nothing is pending, and nobody else can change that while this store is open."""
+
+    def saw_nothing_pending(self) -> None:
+        """Take notice that a search has found the indexes complete and up to date."""
 
     def has(self, tx: Transaction, rebuild: Rebuild) -> bool:
         """Whether the indexes of a rebuild can be filled here."""

@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import Dialect
 
 from hermes_orm.dialects.prepared import CompiledText, Prepared
+from tests.contract.index_states import Index
 from tests.contract.stories import Story
 from tests.raw import Raw
 
@@ -36,6 +37,12 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
 def story(raw: Raw) -> Story:
     """The store's rows at chosen times."""
     return Story(raw)
+
+
+@pytest.fixture
+def index(raw: Raw) -> Index:
+    """The store's search index."""
+    return Index(raw)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from sqlalchemy import (
     Select,
     SQLColumnExpression,
     Text,
+    and_,
     bindparam,
     case,
     cast,
@@ -73,6 +74,11 @@ class PostgreSQLSearch(Search):
     ) -> tuple[Select[Any], ...]:
         """Return the page in the order of BM25, and of word density for when there are too many."""
         return by_bm25(rows, shown), by_density(rows, shown)
+
+    def undecided(self) -> ColumnElement[bool]:
+        """Return the condition on structured messages without an entry, which holds their text."""
+        # The marker of structured content is the only text that begins with this character.
+        return and_(MessageSearch.message_id.is_(None), Message.content.startswith("\x01"))
 
 
 def _whole_texts() -> tuple[ColumnElement[str], ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -17,18 +16,18 @@ from sqlalchemy import (
     column,
     func,
     literal_column,
-    or_,
     select,
     table,
 )
 from sqlalchemy.orm import aliased
 
 from hermes_orm.dialects.base import Search
-from hermes_orm.dialects.prepared import Params, Prepared
+from hermes_orm.dialects.prepared import Params
 from hermes_orm.dialects.search import LIMIT, OFFSET, Candidates, SearchIndex
 from hermes_orm.dialects.sqlite import search_ddl
 from hermes_orm.dialects.sqlite.driver import as_standard
-from hermes_orm.models import Message, Session, StateMeta
+from hermes_orm.dialects.sqlite.search_upkeep import LEGACY, STALE, SUBSTRINGS_STALE
+from hermes_orm.models import Message, Session
 from hermes_orm.search.compilers import to_fts5
 from hermes_orm.search.query import Node, units
 
@@ -39,11 +38,11 @@ _DAMAGE: Final = re.compile(
     "malformed|fts5|vtable constructor failed"
     "|no such tokenizer|no such (table|column): messages_fts"
 )
-_STALE_MARKS: Final = {
-    SearchIndex.WORDS: ("fts_stale",),
-    SearchIndex.SUBSTRINGS: ("fts_stale", "fts_trigram_stale"),
+_STALE_KEYS: Final = {
+    SearchIndex.WORDS: (STALE,),
+    SearchIndex.SUBSTRINGS: (STALE, SUBSTRINGS_STALE, LEGACY),
 }
-"""Keys of `state_meta` that a program sets when it stops to keep an index."""
+"""The last one: the index of a former layout holds other texts, too."""
 
 
 def _fts_table(index: search_ddl.FtsIndex) -> TableClause:
@@ -91,20 +90,14 @@ class SQLiteSearch(Search):
         # Another term would have SQLite sort every hit; FTS5 delivers ties in the order of ids.
         return (page.order_by(WORDS.c.rank).limit(LIMIT).offset(OFFSET),)
 
-    def stale_mark(self, index: SearchIndex) -> Prepared | None:
-        """Return the statement that finds a mark of a program that stopped to keep the index."""
-        return _stale_mark(index)
+    def stale_keys(self, index: SearchIndex) -> tuple[str, ...]:
+        """Return the keys that a program sets when it stops to keep an index."""
+        return _STALE_KEYS[index]
 
     def is_damage(self, error: Exception) -> bool:
         """Whether FTS5 says that an index is damaged, or that it or a part of it is missing."""
         # A damaged length can make it ask for more memory than there is.
         return isinstance(error, MemoryError) or bool(_DAMAGE.search(str(as_standard(error))))
-
-
-@lru_cache
-def _stale_mark(index: SearchIndex) -> Prepared:
-    marks = or_(*(StateMeta.key == key for key in _STALE_MARKS[index]))
-    return Prepared(select(StateMeta.key).where(marks).limit(1))
 
 
 def _with_session(message: type[Message]) -> Select[int]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple, Self
+from collections.abc import Sequence
+from typing import Final
 
 from sqlalchemy import ColumnElement, Text, bindparam, delete, or_, select
 
 from hermes_orm.dialects import Prepared
 from hermes_orm.dialects.base import Row
-from hermes_orm.dialects.indexing import CJK_REBUILD, REBUILD, Rebuild
+from hermes_orm.dialects.indexing import CJK_REBUILD, REBUILD, Gap, Rebuild
 from hermes_orm.models import StateMeta
 from hermes_orm.repositories.base import Repository
 from hermes_orm.repositories.meta import SET_META
@@ -29,28 +29,9 @@ CLAIM = Prepared(lambda: select(StateMeta.key, StateMeta.value).where(_keys()).w
 CLEAR = Prepared(lambda: delete(StateMeta).where(_keys()))
 
 
-class Gap(NamedTuple):
-    """What a rebuild has still to index: the messages with ids in (`after_id`, `last_id`]."""
-
-    after_id: int
-    last_id: int
-
-    @classmethod
-    def of(cls, values: Mapping[str, str | None], rebuild: Rebuild) -> Self | None:
-        """Return the gap that the keys describe; None when nothing is pending."""
-        last_id = _number(values.get(rebuild.high_water))
-        return cls(_number(values.get(rebuild.progress)), last_id) if last_id > 0 else None
-
-
-def _values(rows: Sequence[Row]) -> dict[str, str | None]:
+def values_of(rows: Sequence[Row]) -> dict[str, str | None]:
+    """Return rows of keys and values as a dict."""
     return {key: value for key, value in rows}  # noqa: C416  (a row is no tuple everywhere)
-
-
-def _number(text: str | None) -> int:
-    try:
-        return max(0, int(text or 0))
-    except ValueError:
-        return 0
 
 
 class IndexingRepository(Repository):
@@ -70,7 +51,7 @@ class IndexingRepository(Repository):
         Claims the position first: several processes may step. What a crash leaves is continued.
         """
         indexing, keys = self.tx.dialect.indexing, rebuild._asdict()
-        values = _values(self.tx.all(CLAIM, keys))
+        values = values_of(self.tx.all(CLAIM, keys))
         if not values or not indexing.has(self.tx, rebuild):
             return False
         gap = Gap.of(values, rebuild)
@@ -85,7 +66,7 @@ class IndexingRepository(Repository):
         return False
 
     def _status(self, rebuild: Rebuild) -> RebuildStatus | None:
-        gap = Gap.of(_values(self.tx.all(READ, rebuild._asdict())), rebuild)
+        gap = Gap.of(values_of(self.tx.all(READ, rebuild._asdict())), rebuild)
         if gap is None:
             return None
         return {

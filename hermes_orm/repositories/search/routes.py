@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from hermes_orm.dialects.base import Search
+from hermes_orm.dialects.indexing import Gap
 from hermes_orm.dialects.search import SearchIndex
 from hermes_orm.dialects.text_condition import TextCondition
 from hermes_orm.repositories.search.request import SearchRequest
@@ -28,10 +29,31 @@ class Route:
     shape: Shape
     params: Mapping[str, Any]
     snippets: Callable[[Node], Snippet]
+    gap: Gap | None = None
+    """What the index does not hold yet."""
 
     def counted(self) -> Route:
         """Return the route to rows that are only counted."""
+        if self.gap is not None:
+            return self
         return replace(self, shape=replace(self.shape, shown=Shown.STATE))
+
+    def beside(self, gap: Gap) -> Route:
+        """Return the route while a rebuild has still to index the messages of a gap."""
+        shape = self.shape
+        if shape.search.undecided() is not None:
+            return replace(self, gap=gap, shape=replace(shape, has_gap=True, shown=Shown.TEXTS))
+        return replace(self, gap=gap, shape=replace(shape, shown=max(shape.shown, Shown.VALUES)))
+
+    def through_gap(self) -> Route:
+        """Return the route to the hits that the index does not hold yet."""
+        assert self.gap is not None
+        scan = self.scanned(self.name)
+        return replace(
+            scan,
+            shape=replace(scan.shape, filters=scan.shape.filters | {"gap"}),
+            params={**scan.params, "gap_after": self.gap.after_id, "gap_last": self.gap.last_id},
+        )
 
     def scanned(self, name: str) -> Route:
         """Return the route that finds hits without the index."""

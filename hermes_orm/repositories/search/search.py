@@ -5,17 +5,27 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from functools import cache
+from operator import itemgetter
 from typing import Final, cast
 
+from sqlalchemy import or_, select
+
 from hermes_orm.codec import decode_content
+from hermes_orm.dialects import Prepared
 from hermes_orm.dialects.base import Row
 from hermes_orm.dialects.expressions import id_list
+from hermes_orm.dialects.indexing import REBUILD, Gap
+from hermes_orm.dialects.search import SearchIndex
+from hermes_orm.models import StateMeta
 from hermes_orm.repositories.base import Repository
-from hermes_orm.repositories.search.request import SearchRequest
+from hermes_orm.repositories.paging import UNLIMITED
+from hermes_orm.repositories.search.indexing import values_of
+from hermes_orm.repositories.search.request import Order, SearchRequest
 from hermes_orm.repositories.search.routes import SCAN_FOR_INDEX, Route, fallback_route
 from hermes_orm.repositories.search.statements import PLAIN_COLUMNS, Texts, pages
 from hermes_orm.repositories.search.surroundings import CONTEXT, REPEATED
 from hermes_orm.rows import ContextEntry, SearchHit
+from hermes_orm.search.compilers import holds
 from hermes_orm.search.text import context_text, search_columns, whole_text
 
 COMPARED_AT_ONCE: Final = 500
@@ -26,6 +36,7 @@ _ID: Final = _KEYS.index("id")
 _ROLE: Final = _KEYS.index("role")
 _TOOL_NAME: Final = _KEYS.index("tool_name")
 _ACTIVE: Final = _KEYS.index("active")
+_TIMESTAMP: Final = _KEYS.index("timestamp")
 
 logger = logging.getLogger("hermes_orm.search")
 
@@ -51,17 +62,33 @@ class SearchRepository(Repository):
 
     def _page(self, route: Route, request: SearchRequest) -> tuple[Route, Sequence[Row]]:
         """The page of one route, found by scan when its index is out of order."""
-        search, index = self.tx.dialect.search, route.shape.index
-        mark = search.stale_mark(index) if index else None
-        if mark is None or self.tx.first(mark) is None:
-            try:
-                return route, self._distinct_rows(route, request)
-            except Exception as error:
-                if index is None or not search.is_damage(error):
-                    raise
-                _warn_of_damage(str(error))
+        route = self._possible(route)
+        try:
+            return route, self._distinct_rows(route, request)
+        except Exception as error:
+            if route.shape.index is None or not self.tx.dialect.search.is_damage(error):
+                raise
+            _warn_of_damage(str(error))
         scan = route.scanned(SCAN_FOR_INDEX)
         return scan, self._distinct_rows(scan, request)
+
+    def _possible(self, route: Route) -> Route:
+        """The route as the state of its index allows it."""
+        search, indexing, index = (
+            self.tx.dialect.search,
+            self.tx.dialect.indexing,
+            route.shape.index,
+        )
+        if indexing.is_settled or (index is None and search.undecided() is None):
+            return route
+        stale_keys = search.stale_keys(index) if index else ()
+        state = values_of(self.tx.all(_state((*stale_keys, *REBUILD))))
+        if not state:
+            indexing.saw_nothing_pending()
+        if not state.keys().isdisjoint(stale_keys):
+            return route.scanned(SCAN_FOR_INDEX)
+        gap = Gap.of(state, REBUILD)
+        return route if gap is None else route.beside(gap)
 
     def _distinct_rows(self, route: Route, request: SearchRequest) -> Sequence[Row]:
         """The rows of a page, in which archived rows that a live row repeats do not count."""
@@ -100,6 +127,41 @@ class SearchRepository(Repository):
         return repeated
 
     def _rows(self, route: Route, offset: int, limit: int) -> Sequence[Row]:
+        if route.gap is None:
+            return self._selected(route, offset, limit)
+        end = min(offset + limit, UNLIMITED)
+        if route.shape.index is None:
+            return self._checked(route, end)[offset:end]
+        found = {row[_ID]: row for row in self._selected(route, 0, end)}
+        for row in self._checked(route.through_gap(), end):
+            found.setdefault(row[_ID], row)
+        rows = list(found.values())
+        order = route.shape.order
+        if order is not Order.RELEVANCE or route.shape.index is not SearchIndex.WORDS:
+            key = itemgetter(_TIMESTAMP, _ID)
+            rows.sort(key=key, reverse=order is not Order.OLDEST)
+        return rows[offset:end]
+
+    def _checked(self, route: Route, wanted: int) -> list[Row]:
+        """The first rows of a scan; texts that SQL could not read are read here."""
+        checked: list[Row] = []
+        start, size = 0, wanted
+        while len(checked) < wanted:
+            rows = self._selected(route, start, size)
+            checked += (row for row in rows if self._holds(route, row))
+            start += len(rows)
+            if len(rows) < size:
+                break
+        return checked[:wanted]
+
+    def _holds(self, route: Route, row: Row) -> bool:
+        if not route.shape.has_gap:
+            return True
+        stored = row[len(_KEYS)]
+        is_plain = decode_content(stored) is stored
+        return is_plain or holds(route.tree, _searched(row, route.shape.texts))
+
+    def _selected(self, route: Route, offset: int, limit: int) -> Sequence[Row]:
         params = {**route.params, "limit": limit, "offset": offset}
         rows: Sequence[Row] = ()
         for statement in pages(route.shape):
@@ -138,6 +200,12 @@ def _searched(row: Row, texts: Texts) -> Sequence[str]:
     if texts.are_whole:
         return whole_text(content), name or ""
     return search_columns(content, name, others[0] if others else None, row[_ROLE])
+
+
+@cache
+def _state(keys: tuple[str, ...]) -> Prepared:
+    are_asked = or_(*(StateMeta.key == key for key in keys))
+    return Prepared(select(StateMeta.key, StateMeta.value).where(are_asked))
 
 
 @cache

@@ -8,7 +8,7 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Select, and_, case, or_, select
+from sqlalchemy import BigInteger, ColumnElement, Select, and_, bindparam, case, or_, select
 
 from hermes_orm.dialects import Prepared
 from hermes_orm.dialects.base import Search
@@ -58,6 +58,8 @@ class Shape:
     filters: frozenset[str]
     order: Order
     shown: Shown
+    has_gap: bool = False
+    """Whether messages are among them whose texts SQL cannot read: they are to be checked."""
 
 
 PLAIN_COLUMNS: Final[dict[str, Any]] = {
@@ -91,7 +93,9 @@ def _pages(shape: Shape) -> tuple[Prepared, ...]:
         is_hit.append(unindexed(found.message.role) != TOOL)
     if shape.condition is not None:
         searched = found.texts if shape.texts.has_calls else found.texts[:2]
-        is_hit.append(shape.condition.on(searched))
+        holds = shape.condition.on(searched)
+        undecided = shape.search.undecided() if shape.has_gap else None
+        is_hit.append(holds if undecided is None else or_(holds, undecided))
     is_hit += _conditions(shape.filters, found.message)
     rows = found.rows.where(*is_hit)
     shown = _shown_columns(shape)
@@ -146,6 +150,10 @@ def _conditions(filters: frozenset[str], message: type[Message]) -> list[ColumnE
     named: dict[str, Callable[[], ColumnElement[bool]]] = {
         "roles": lambda: unindexed(message.role).in_(bound_texts("roles")),
         "visible": lambda: or_(unindexed(message.active) == 1, message.compacted == 1),
+        "gap": lambda: and_(
+            message.id > bindparam("gap_after", type_=BigInteger()),
+            message.id <= bindparam("gap_last", type_=BigInteger()),
+        ),
         "covered": lambda: and_(
             *(Session.source != source for source in UNCOVERED_SOURCES),
             config_marker(Session, DELEGATE_FROM).is_(None),
