@@ -18,6 +18,9 @@ from hermes_orm.dialects.revision_runs import run_revisions
 config = context.config
 options = context.get_x_argument(as_dictionary=True)
 
+QUESTIONS = {"current", "history", "show", "check"}
+"""Commands of Alembic that change nothing."""
+
 
 def database_url() -> str:
     """Return the URL that was given, the nearest one first."""
@@ -38,11 +41,30 @@ def migrate(connection: Connection) -> None:
         run_revisions(context.get_context())
 
 
+def show(connection: Connection) -> None:
+    """Answer a question about the database."""
+    context.configure(connection=connection, **migrations.CONTEXT_OPTIONS)
+    context.run_migrations()
+
+
 def write_script(dialect_name: str) -> None:
     """Write the revisions as SQL to standard output."""
     context.configure(dialect_name=dialect_name, literal_binds=True, **migrations.CONTEXT_OPTIONS)
     with context.begin_transaction():
         run_revisions(context.get_context())
+
+
+async def on_database() -> None:
+    """Run the command on a connection of its own, under the migration lock if it changes anything.
+
+    A database of the existing stores is adopted before, but not to answer a question.
+    """
+    command = getattr(config.cmd_opts, "cmd", [None])[0]
+    if getattr(command, "__name__", None) in QUESTIONS:
+        await migrations.read(database_url(), show)
+    else:
+        lock_wait = float(options.get("lock_wait", migrations.LOCK_WAIT_SECONDS))
+        await migrations.run(database_url(), migrate, lock_wait=lock_wait)
 
 
 def main() -> None:
@@ -55,8 +77,7 @@ def main() -> None:
     else:
         if config.config_file_name and config.file_config.has_section("loggers"):
             logging.config.fileConfig(config.config_file_name, disable_existing_loggers=False)
-        lock_wait = float(options.get("lock_wait", migrations.LOCK_WAIT_SECONDS))
-        asyncio.run(migrations.run(database_url(), migrate, lock_wait=lock_wait))
+        asyncio.run(on_database())
 
 
 main()

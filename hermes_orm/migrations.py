@@ -12,11 +12,16 @@ from typing import Any, TypeVar
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import Connection
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, inspect
 
+from hermes_orm.config import Settings, load_settings
 from hermes_orm.dialects import make_dialect, revision_runs
+from hermes_orm.dialects.adoption import Adoption, AdoptionReport
 from hermes_orm.dialects.migrating import migrate_with, read_with
-from hermes_orm.location import locate
+from hermes_orm.errors import SchemaError
+from hermes_orm.home import hermes_home
+from hermes_orm.location import Location, locate
 
 T = TypeVar("T")
 
@@ -34,46 +39,112 @@ _in_use = threading.Lock()  # Alembic keeps the running migration in module glob
 
 
 async def upgrade(
-    url: str, revision: str = "head", *, lock_wait: float = LOCK_WAIT_SECONDS
+    url: str | Location,
+    revision: str = "head",
+    *,
+    lock_wait: float = LOCK_WAIT_SECONDS,
+    settings: Settings | None = None,
+    backup: bool = True,
 ) -> None:
     """Bring the database at `url` (or a SQLite file's path) to a revision; create what is missing.
+
+    A database of the existing stores is adopted first. `settings` are those of the Hermes home
+    that is active now unless given.
 
     Raises SchemaError, and changes nothing, when the database is foreign or when another migration
     holds it for `lock_wait` seconds.
     """
+    adoption = Adoption(replay_schema, backup=backup, covers_stamped=revision == "head")
+    await run(url, _to(revision), lock_wait=lock_wait, settings=settings, adoption=adoption)
+
+
+async def adopt(
+    url: str | Location,
+    *,
+    backup: bool = True,
+    lock_wait: float = LOCK_WAIT_SECONDS,
+    settings: Settings | None = None,
+) -> AdoptionReport:
+    """Bring an existing database to the newest revision, in one transaction; return what was done.
+
+    A SQLite file is copied first, beside itself, unless `backup` is False. Raises SchemaError, and
+    changes nothing, when the database is foreign, newer, empty or fails its checks afterwards.
+    """
+    reports: list[AdoptionReport] = []
+    adoption = Adoption(replay_schema, reports.append, backup=backup, covers_stamped=True)
 
     def action(connection: Connection) -> None:
-        config = Config(attributes={"connection": connection})
+        if not inspect(connection).get_table_names():
+            raise SchemaError(
+                "the database is empty: nothing was changed; run hermes-orm db upgrade to create it"
+            )
+        _to("head")(connection)
+
+    await run(url, action, lock_wait=lock_wait, settings=settings, adoption=adoption)
+    return reports[0]
+
+
+def replay_schema(connection: Connection, revision: str) -> None:
+    """Create what is missing of the schema of `revision`, without data steps."""
+    scripts = ScriptDirectory(str(script_folder()))
+    revision_runs.replay_schema(connection, scripts, revision, CONTEXT_OPTIONS)
+
+
+def _to(revision: str) -> Callable[[Connection], None]:
+    """Return what brings a database to a revision."""
+
+    def action(connection: Connection) -> None:
+        deferred = revision == "head"  # the dialect completes the index of a file that it adopts
+        config = Config(attributes={"connection": connection, "defer_search": deferred})
         config.set_main_option("script_location", str(script_folder()).replace("%", "%%"))
         command.upgrade(config, revision)
 
-    await run(url, action, lock_wait=lock_wait)
+    return action
 
 
-async def current(url: str) -> str | None:
+async def current(url: str | Location) -> str | None:
     """Return the revision of the database at `url`, or None when it bears no stamp."""
 
     def action(connection: Connection) -> str | None:
         context = MigrationContext.configure(connection, opts=CONTEXT_OPTIONS)
         return context.get_current_revision()
 
+    return await read(url, action)
+
+
+async def read(url: str | Location, action: Callable[[Connection], T]) -> T:
+    """Run `action` on a connection that changes nothing, waits for nobody and adopts nothing."""
     return await read_with(locate(url), action)
 
 
 async def run(
-    url: str, action: Callable[[Connection], T], *, lock_wait: float = LOCK_WAIT_SECONDS
+    url: str | Location,
+    action: Callable[[Connection], T],
+    *,
+    lock_wait: float = LOCK_WAIT_SECONDS,
+    settings: Settings | None = None,
+    adoption: Adoption | None = None,
 ) -> T:
-    """Run `action` on a connection that holds the migration lock of the database at `url`."""
+    """Run `action` on a connection that holds the migration lock of the database at `url`.
+
+    `adoption` says how a database of the existing stores is adopted first; None: as `upgrade` does.
+    """
     location = locate(url)
     while not _in_use.acquire(blocking=False):  # noqa: ASYNC110  (any thread may hold it)
         await asyncio.sleep(0.05)
     try:
-        return await migrate_with(location, action, lock_wait=lock_wait)
+        return await migrate_with(
+            location,
+            action,
+            lock_wait=lock_wait,
+            settings=settings or load_settings(hermes_home()),
+            adoption=adoption or Adoption(replay_schema),
+        )
     finally:
         _in_use.release()
 
 
-def dialect_name(url: str) -> str:
+def dialect_name(url: str | Location) -> str:
     """Return SQLAlchemy's name of the database at `url`."""
     return make_dialect(locate(url)).name
 

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from hermes_orm.cli.failures import Exit, told_failures
 from hermes_orm.cli.progress import progress
-from hermes_orm.location import Location, PostgresLocation, SqliteLocation, locate
+from hermes_orm.location import Location, SqliteLocation, locate
 
 HELP: Final = """Inspect, upgrade, check and back up a database.
 
@@ -141,11 +141,9 @@ def backup(
     with told_failures(url), progress("copying", as_json) as shown:
         location = _located(url)
         _must_exist(location)
-        if isinstance(location, PostgresLocation):
-            raise ValueError("a PostgreSQL database is backed up by the server's tools: pg_dump")
         from hermes_orm.dialects.sqlite.online_backup import back_up
 
-        copy = back_up(location.path, to, shown.share)
+        copy = back_up(_file(location), to, shown.share)
     _show({"database": str(location), "backup": str(copy), "bytes": copy.stat().st_size}, as_json)
 
 
@@ -154,6 +152,13 @@ def _located(url: str | None) -> Location:
     if isinstance(location, SqliteLocation) and location.is_memory:
         raise ValueError("give a file or a PostgreSQL URL: a database in memory is gone at once")
     return location
+
+
+def _file(location: Location) -> Path:
+    match location:
+        case SqliteLocation(path):
+            return path
+    raise ValueError("a PostgreSQL database is backed up by the server's tools: pg_dump")
 
 
 def _must_exist(location: Location) -> None:

@@ -7,26 +7,37 @@ from typing import Any, TypeVar
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, Dialect
 
+from hermes_orm.config import Settings, load_settings
+from hermes_orm.dialects.adoption import Adoption
+from hermes_orm.home import hermes_home
 from hermes_orm.location import Location, SqliteLocation
 
 T = TypeVar("T")
 
 
 async def migrate_with(
-    location: Location, action: Callable[[Connection], T], *, lock_wait: float
+    location: Location,
+    action: Callable[[Connection], T],
+    *,
+    lock_wait: float,
+    settings: Settings,
+    adoption: Adoption | None,
 ) -> T:
     """Run `action` on a connection of its own while every other migration is locked out.
 
-    Raises SchemaError when the lock is not had within `lock_wait` seconds, or when the database
-    holds tables of another program.
+    With `adoption` a database that another program made is brought into our line of revisions
+    first. Raises SchemaError when the lock is not had within `lock_wait` seconds, or when the
+    database can't be used.
     """
     if isinstance(location, SqliteLocation):
         from hermes_orm.dialects.sqlite import migrating as sqlite
 
-        return await sqlite.migrate_with(location, action, lock_wait)
+        return await sqlite.migrate_with(location, action, lock_wait, adoption)
     from hermes_orm.dialects.postgresql import migrating as postgresql
 
-    return await postgresql.migrate_with(location, action, lock_wait)
+    return await postgresql.migrate_with(
+        location, action, lock_wait, settings.postgres, adoption
+    )
 
 
 async def read_with(location: Location, action: Callable[[Connection], T]) -> T:
@@ -37,7 +48,7 @@ async def read_with(location: Location, action: Callable[[Connection], T]) -> T:
         return await sqlite.read_with(location, action)
     from hermes_orm.dialects.postgresql import migrating as postgresql
 
-    return await postgresql.read_with(location, action)
+    return await postgresql.read_with(location, action, load_settings(hermes_home()).postgres)
 
 
 def frozen_ddl(context: MigrationContext) -> Any:

@@ -8,45 +8,102 @@ from typing import TypeVar
 from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
-from hermes_orm.config import load_settings
-from hermes_orm.dialects.postgresql import opening
+from hermes_orm.dialects.adoption import Adoption, AdoptionReport
+from hermes_orm.dialects.postgresql import errors, opening
+from hermes_orm.dialects.postgresql.adoption import adopt
 from hermes_orm.dialects.postgresql.options import engine_options
-from hermes_orm.home import hermes_home
+from hermes_orm.errors import SchemaError
 from hermes_orm.location import PostgresLocation
 
 T = TypeVar("T")
 
+STARTUP = {"lock_timeout": "5000", "application_name": "hermes_orm migration"}
+"""A table that is in use makes others queue behind the migration: it gives up after 5 s."""
+LOCK_NOT_AVAILABLE = "55P03"
+
 # Polled, never awaited on the server: a waiter's snapshot deadlocks with CREATE INDEX CONCURRENTLY.
 TRY_LOCK = text("SELECT pg_try_advisory_lock(:lock)")
+USERS = text(
+    "SELECT DISTINCT l.pid, a.application_name FROM pg_locks l "
+    "JOIN pg_stat_activity a USING (pid) JOIN pg_class c ON c.oid = l.relation "
+    "WHERE l.granted AND c.relnamespace = current_schema()::regnamespace "
+    "AND c.relkind = 'r' AND l.pid <> pg_backend_pid() ORDER BY 1"
+)
 UNLOCK = text("SELECT pg_advisory_unlock(:lock)")
 
 
 async def migrate_with(
-    location: PostgresLocation, action: Callable[[Connection], T], lock_wait: float
+    location: PostgresLocation,
+    action: Callable[[Connection], T],
+    lock_wait: float,
+    section: object,
+    adoption: Adoption | None,
 ) -> T:
     """Run `action` on a direct connection that holds the migration lock as a session."""
-    async with _connected(location) as connection:
+    async with _connected(location, section) as connection:
         await connection.execution_options(isolation_level="AUTOCOMMIT")
         await _lock(connection, lock_wait)
         try:
-            await opening.refuse_unknown(connection)
-            await connection.rollback()  # nothing is open; the isolation level may change now
-            await connection.execution_options(isolation_level="READ COMMITTED")
-            return await connection.run_sync(action)
+            report = await _adopted(connection, adoption)
+            result = await connection.run_sync(action)
+            await connection.commit()
+        except Exception as error:
+            await connection.rollback()
+            if errors.sqlstate_of(error) != LOCK_NOT_AVAILABLE:
+                raise
+            raise await _table_in_use(connection) from None
         finally:
             await connection.rollback()
             await connection.execute(UNLOCK, {"lock": opening.LOCK})
+            await connection.commit()
+    if adoption is not None:
+        adoption.report(report)
+    return result
 
 
-async def read_with(location: PostgresLocation, action: Callable[[Connection], T]) -> T:
+async def _adopted(connection: AsyncConnection, adoption: Adoption | None) -> AdoptionReport:
+    """Adopt a database of the existing store in a transaction; report what is there else."""
+    found = await connection.run_sync(opening.recognise)
+    await connection.rollback()  # nothing is open; the isolation level may change now
+    await connection.execution_options(isolation_level="READ COMMITTED")
+    if found != opening.ADOPTABLE:
+        version = int(found[:4]) if found != "empty" else 0
+        return AdoptionReport(version=version, shape=version, start=found)
+    if adoption is None:
+        raise SchemaError(
+            f"the database has {opening.ADOPTABLE_NAME} and no revision yet: nothing was changed; "
+            "run `hermes-orm db upgrade` (or `alembic upgrade head`) first"
+        )
+    report = await connection.run_sync(adopt, adoption.replay)
+    await connection.commit()
+    return report
+
+
+async def _table_in_use(connection: AsyncConnection) -> SchemaError:
+    """Return the error of a migration that others kept from a table until `lock_timeout`."""
+    users = [f"{row[0]} ({row[1]})" for row in await connection.execute(USERS)]
+    who = f"process {', '.join(users)}" if users else "another process"
+    return SchemaError(
+        f"a table that the migration changes is locked by {who}: what was not finished is rolled "
+        "back; end its transaction, or wait longer for it (?options=-clock_timeout=60000 in the "
+        "URL, in ms), and try again"
+    )
+
+
+async def read_with(
+    location: PostgresLocation, action: Callable[[Connection], T], section: object
+) -> T:
     """Run `action` on a connection."""
-    async with _connected(location) as connection:
+    async with _connected(location, section) as connection:
         return await connection.run_sync(action)
 
 
 @asynccontextmanager
-async def _connected(location: PostgresLocation) -> AsyncIterator[AsyncConnection]:
-    options = engine_options(location, load_settings(hermes_home()).postgres)
+async def _connected(location: PostgresLocation, section: object) -> AsyncIterator[AsyncConnection]:
+    """Connect as a migration. A pooler refuses the parameters that are sent at start-up."""
+    if isinstance(section, dict):
+        section = {**section, "pooler": False}
+    options = engine_options(location, section, startup=STARTUP)
     engine = create_async_engine(options.url, **options.kwargs)
     try:
         async with engine.connect() as connection:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import re
+from typing import Any, Final
 
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from hermes_orm.dialects.postgresql import ddl, errors
+from hermes_orm.dialects.postgresql.adoption import layout
 from hermes_orm.dialects.postgresql.options import EngineOptions
-from hermes_orm.errors import SchemaError
-from hermes_orm.models import AlembicVersion
+from hermes_orm.errors import MigrationRequiredError, SchemaError
 from hermes_orm.models.meta import HEAD_REVISION, SCHEMA_VERSION
 
 LOCK = 731948251
@@ -19,6 +20,9 @@ LOCK = 731948251
 LOCK_POLL = 0.2
 LOCK_WAIT = 300.0
 UNDEFINED_TABLE = "42P01"
+ADOPTABLE: Final = "layout 5"
+ADOPTABLE_NAME: Final = "layout 5 of the existing PostgreSQL store"
+OWN_REVISION: Final = re.compile(r"\d{4}[a-z]?")
 
 STAMPS = text("SELECT version_num FROM hermes_alembic_version")
 TABLES = text(
@@ -36,72 +40,106 @@ HOLDER = text(
 async def ensure_schema(engine: AsyncEngine, options: EngineOptions, *, read_only: bool) -> None:
     """Create the schema in an empty database; refuse a database whose schema is not current.
 
-    A current schema costs one read and takes no lock.
+    A current schema costs one read and takes no lock. Raises MigrationRequiredError when a
+    migration can make it current.
     """
     async with engine.connect() as connection:
         if read_only and not options.pooler:
             await _check_read_only(connection)
         if options.schema is not None:
             await _check_schema(connection, options.schema)
-        if await _is_current(connection):
-            return
-        tables = await _tables(connection)
-        if tables:
-            raise await _refusal(connection, tables)
-        if read_only:
-            raise SchemaError(
-                "a read-only store needs an initialized schema, and this one is empty: "
-                "open it once without read_only=True, or run the migrations"
-            )
+        found = await connection.run_sync(recognise)
+    if found == HEAD_REVISION:
+        return
+    if found != "empty":
+        raise _required(found, read_only=read_only, pooler=options.pooler)
+    if read_only:
+        raise SchemaError(
+            "a read-only store needs an initialized schema, and this one is empty: "
+            "open it once without read_only=True, or run the migrations"
+        )
     await _create(engine)
 
 
-async def _is_current(connection: AsyncConnection) -> bool:
+def recognise(connection: Connection) -> str:
+    """Return the revision, `empty`, or `layout 5` of the existing store; else raise SchemaError."""
     try:
-        stamps = [row[0] for row in await connection.execute(STAMPS)]
+        stamps = [row[0] for row in connection.execute(STAMPS)]
     except Exception as error:
         if errors.sqlstate_of(error) != UNDEFINED_TABLE:
             raise
-        return False
-    if stamps == [HEAD_REVISION]:
-        return True
+        connection.rollback()
+    else:
+        return _known(stamps)
+    tables = _tables(connection)
+    if not tables:
+        return "empty"
+    if "schema_version" not in tables:
+        raise SchemaError(
+            "the schema holds tables without schema_version: it was not made by hermes_orm, and "
+            "nothing was changed; use an empty database, or a schema of its own "
+            "(database.postgres.schema)"
+        )
+    return _recognise_unstamped(connection, tables)
+
+
+def _known(stamps: list[str]) -> str:
+    """Return the revision that a database bears, unless this code does not know it."""
     if len(stamps) != 1:
         raise SchemaError(
             f"hermes_alembic_version must hold exactly one revision, found {len(stamps)}: "
             "nothing was changed"
         )
-    raise SchemaError(
-        f"the database has schema revision {stamps[0]}, this version of hermes_orm needs "
-        f"{HEAD_REVISION}: a newer or an older hermes_orm wrote it; nothing was changed"
-    )
-
-
-async def _tables(connection: AsyncConnection) -> set[str]:
-    return {row[0] for row in await connection.execute(TABLES)}
-
-
-async def _refusal(connection: AsyncConnection, tables: set[str]) -> SchemaError:
-    if "schema_version" not in tables:
-        return SchemaError(
-            "the schema holds tables without schema_version: it was not made by hermes_orm, and "
-            "nothing was changed; use an empty database, or a schema of its own "
-            "(database.postgres.schema)"
+    (revision,) = stamps
+    if not OWN_REVISION.fullmatch(revision) or revision > HEAD_REVISION:
+        raise SchemaError(
+            f"the database has schema revision {revision}, newer than or unknown to this version "
+            f"of hermes_orm, which needs {HEAD_REVISION}: nothing was changed; update hermes_orm"
         )
-    rows: list[Any] = list(
-        await connection.execute(text("SELECT version FROM schema_version LIMIT 2"))
+    return revision
+
+
+def _required(found: str, *, read_only: bool, pooler: bool) -> SchemaError:
+    what = f"revision {found}" if OWN_REVISION.fullmatch(found) else ADOPTABLE_NAME
+    remedy = "run `hermes-orm db upgrade` (or `alembic upgrade head`) on a direct connection"
+    text = (
+        f"the database has {what}, not the current schema {HEAD_REVISION}: a migration is "
+        f"required; nothing was changed; {remedy}"
     )
+    if read_only or pooler:  # the migration lock is one of a server session
+        return SchemaError(text)
+    return MigrationRequiredError(text)
+
+
+def _tables(connection: Connection) -> set[str]:
+    return {row[0] for row in connection.execute(TABLES)}
+
+
+def _recognise_unstamped(connection: Connection, tables: set[str]) -> str:
+    rows: list[Any] = list(connection.execute(text("SELECT version FROM schema_version LIMIT 2")))
     if len(rows) != 1:
-        return SchemaError("schema_version must hold exactly one row: nothing was changed")
-    if rows[0][0] > SCHEMA_VERSION:
-        return SchemaError(
-            f"the database has schema version {rows[0][0]}, newer than {SCHEMA_VERSION}: "
+        raise SchemaError("schema_version must hold exactly one row: nothing was changed")
+    version = rows[0][0]
+    if version > SCHEMA_VERSION:
+        raise SchemaError(
+            f"the database has schema version {version}, newer than {SCHEMA_VERSION}: "
             "nothing was changed; update hermes_orm"
         )
-    return SchemaError(
-        f"the database has schema version {rows[0][0]} without the current schema revision: "
-        "a migration is required, which this version of hermes_orm cannot do yet (unsupported); "
-        "nothing was changed"
-    )
+    if version != layout.VERSION:
+        raise SchemaError(
+            f"the database has schema version {version} without a schema revision, which is "
+            "unsupported: nothing was changed; migrate it with the program that wrote it"
+        )
+    marker = connection.scalar(layout.MARKER) if "state_meta" in tables else None
+    if refusal := layout.layout_refusal(marker):
+        raise refusal
+    found = [(row[0], row[1]) for row in connection.execute(layout.COLUMNS)]
+    if missing := layout.missing_columns(found):
+        raise SchemaError(
+            "the database of the existing PostgreSQL store has an incomplete table shape "
+            f"({', '.join(missing[:5])} missing): nothing was changed; restore a backup"
+        )
+    return ADOPTABLE
 
 
 async def _create(engine: AsyncEngine) -> None:
@@ -112,7 +150,7 @@ async def _create(engine: AsyncEngine) -> None:
     while True:
         async with creating.begin() as connection:
             if await connection.scalar(TRY_LOCK, {"lock": LOCK}):
-                if not await _tables(connection):
+                if not await connection.run_sync(_tables):
                     await connection.run_sync(ddl.create_head)
                 return
             if loop.time() - began >= LOCK_WAIT:
@@ -128,13 +166,6 @@ async def locked(connection: AsyncConnection, waited_seconds: float) -> SchemaEr
         f"the schema is locked by {who} since {waited_seconds:.0f} s or longer: "
         "wait for its migration, or end it, then try again"
     )
-
-
-async def refuse_unknown(connection: AsyncConnection) -> None:
-    """Raise SchemaError for tables without a revision: no migration starts from them."""
-    tables = await _tables(connection)
-    if tables and AlembicVersion.__tablename__ not in tables:
-        raise await _refusal(connection, tables)
 
 
 async def _check_read_only(connection: AsyncConnection) -> None:

@@ -5,6 +5,7 @@ import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final
 
 from sqlalchemy import URL
@@ -44,11 +45,16 @@ class EngineOptions:
 
 
 def engine_options(
-    location: PostgresLocation, section: object = None, *, read_only: bool = False
+    location: PostgresLocation,
+    section: object = None,
+    *,
+    read_only: bool = False,
+    startup: Mapping[str, str] = MappingProxyType({}),
 ) -> EngineOptions:
     """Combine a location with the section `database.postgres`; raise ValueError if they don't fit.
 
-    Values of the section win over those of the URL, and both over our own.
+    Values of the section win over those of the URL, and both over our own, which `startup`
+    replaces.
     """
     settings = read_settings(section, location.driver)
     if settings.pool_size == 0 or settings.max_overflow == -1:
@@ -58,7 +64,9 @@ def engine_options(
         )
     arguments, requested = _requested(location, settings)
     schema = _schema(settings.schema_name, requested.get("search_path"))
-    startup = _startup(requested, schema, pooler=settings.pooler, read_only=read_only)
+    parameters = _startup(
+        {**startup, **requested}, schema, pooler=settings.pooler, read_only=read_only
+    )
     spell = _asyncpg_arguments if location.driver == "asyncpg" else _psycopg_arguments
     return EngineOptions(
         driver=location.driver,
@@ -71,7 +79,7 @@ def engine_options(
             "pool_use_lifo": settings.pool_use_lifo,
             "pool_pre_ping": False,  # the store pings, and idle connections only
             "hide_parameters": True,
-            "connect_args": spell(arguments, startup, pooler=settings.pooler),
+            "connect_args": spell(arguments, parameters, pooler=settings.pooler),
         },
         ping=settings.pool_pre_ping,
         pooler=settings.pooler,

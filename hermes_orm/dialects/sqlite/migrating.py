@@ -1,52 +1,133 @@
 """Connections that change the schema of a SQLite file."""
 
+from __future__ import annotations
+
 import asyncio
+import contextlib
+import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, NullPool, create_engine, inspect
+from sqlalchemy import Connection, Engine, NullPool, create_engine
 
-from hermes_orm.dialects.sqlite import ddl, opening
+from hermes_orm.completion import to_completion
+from hermes_orm.dialects.adoption import Adoption, AdoptionReport
+from hermes_orm.dialects.sqlite import ddl
 from hermes_orm.dialects.sqlite import driver as sqlite_driver
+from hermes_orm.dialects.sqlite.adoption import adopting
+from hermes_orm.dialects.sqlite.adoption.backup import write_backup
+from hermes_orm.dialects.sqlite.adoption.fingerprint import Findings, examine
+from hermes_orm.dialects.sqlite.adoption.lock import migration_lock
 from hermes_orm.errors import SchemaError
 from hermes_orm.location import SqliteLocation
-from hermes_orm.models import AlembicVersion
 
+logger = logging.getLogger("hermes_orm.sqlite")
 T = TypeVar("T")
 
 
 async def migrate_with(
-    location: SqliteLocation, action: Callable[[Connection], T], lock_wait: float
+    location: SqliteLocation,
+    action: Callable[[Connection], T],
+    lock_wait: float,
+    adoption: Adoption | None,
 ) -> T:
-    """Run `action` in one immediate transaction; another program's file of the head is stamped."""
+    """Run `action` in one immediate transaction; another program's file is adopted in it.
+
+    A file of the newest schema is only stamped. Every error leaves the file as it was.
+    """
     path = location.path
     path.parent.mkdir(parents=True, exist_ok=True)
-    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-
-    def run() -> T:
-        with _engine(path, timeout=lock_wait).begin() as connection:
-            _is_unstamped(connection)  # a refusal must not even take the write lock
-            _lock(connection, lock_wait)
-            if _is_unstamped(connection):
-                ddl.complete_head(connection)
-            return action(connection)
-
-    return await asyncio.to_thread(run)
+    migration = _Migration(path, lock_wait, adoption)
+    async with migration_lock(path, lock_wait):
+        with _created(path):
+            return await to_completion(asyncio.to_thread(migration.run, action))
 
 
 async def read_with(location: SqliteLocation, action: Callable[[Connection], T]) -> T:
     """Run `action` on a connection that can't write; a missing file is an OperationalError."""
 
     def run() -> T:
-        with _engine(location.path, mode="ro").connect() as connection:
+        with new_engine(location.path, mode="ro").connect() as connection:
             return action(connection)
 
     return await asyncio.to_thread(run)
 
 
-def _engine(path: Path, *, mode: str = "rw", timeout: float = 5.0) -> Engine:
+@contextlib.contextmanager
+def _created(path: Path) -> Iterator[None]:
+    """Create the file for its owner only, if it is missing; a failure removes it again.
+
+    An existing file is not opened here: closing a descriptor drops this process's locks on it.
+    """
+    if path.exists():
+        yield
+        return
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    try:
+        yield
+    except BaseException:
+        if path.stat().st_size == 0:
+            path.unlink()
+        raise
+
+
+class _Migration:
+    """One run over one file, on one thread."""
+
+    def __init__(self, path: Path, lock_wait: float, adoption: Adoption | None) -> None:
+        self._path = path
+        self._lock_wait = lock_wait
+        self._adoption = adoption
+        self._backup: Path | None = None
+
+    def run(self, action: Callable[[Connection], T]) -> T:
+        """Run `action` between what a file needs before and after it; commit all, or nothing."""
+        with new_engine(self._path, timeout=self._lock_wait).connect() as connection:
+            self._examine(connection)  # a refusal must not even take the write lock
+            try:
+                with connection.begin():
+                    _lock(connection, self._lock_wait)
+                    result, report = self._migrate(connection, action)
+            except BaseException:
+                if self._backup is not None:  # the file itself is as it was
+                    self._backup.unlink(missing_ok=True)
+                raise
+        if self._adoption is not None:
+            self._adoption.report(report)
+        return result
+
+    def _migrate(
+        self, connection: Connection, action: Callable[[Connection], T]
+    ) -> tuple[T, AdoptionReport]:
+        findings = self._examine(connection)
+        if findings.kind == "unstamped head":
+            ddl.complete_head(connection)
+        adoption = self._adoption
+        is_known = findings.stamp is not None and not (adoption and adoption.covers_stamped)
+        if findings.kind != "old" or is_known or adoption is None:
+            report = AdoptionReport(findings.version, findings.shape, findings.revision)
+            return action(connection), report
+        if adoption.backup:
+            self._backup = write_backup(self._path, findings.start)
+        prepared = adopting.prepare(connection, findings, adoption.replay)
+        result = action(connection)
+        backup = None if self._backup is None else str(self._backup)
+        return result, adopting.finish(connection, prepared, backup)
+
+    def _examine(self, connection: Connection) -> Findings:
+        findings = examine(connection.connection.driver_connection)
+        if findings.kind == "old" and findings.stamp is None and self._adoption is None:
+            raise SchemaError(
+                f"the file holds {findings} of another program and is not adopted yet: "
+                f"nothing was changed; run hermes-orm db upgrade {self._path}"
+            )
+        return findings
+
+
+def new_engine(path: Path, *, mode: str = "rw", timeout: float = 5.0) -> Engine:
+    """Return an engine for a file that exists; its connections run in autocommit."""
     module = sqlite_driver.module()
 
     def connect() -> Any:
@@ -66,10 +147,3 @@ def _lock(connection: Connection, wait: float) -> None:
             f"the file is locked by another process since {wait:.0f} s or longer: "
             "wait for its migration or close it, then try again"
         ) from error
-
-
-def _is_unstamped(connection: Connection) -> bool:
-    """Whether a file of the newest schema bears no stamp; raise SchemaError for an unknown file."""
-    if inspect(connection).has_table(AlembicVersion.__tablename__):
-        return False
-    return opening.recognise(connection.connection.driver_connection) == "current"

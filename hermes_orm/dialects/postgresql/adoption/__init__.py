@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from sqlalchemy import Connection, text
@@ -23,17 +24,17 @@ STAMP: Final = (
 )
 
 
-def adopt(connection: Connection) -> AdoptionReport:
+def adopt(connection: Connection, replay: Callable[[Connection, str], None]) -> AdoptionReport:
     """Convert layout 5 to revision 0025 in the caller's transaction, and stamp it.
 
-    Raises SchemaError, for the caller to roll back, when something in the database prevents it.
+    `replay` adds what is missing of the schema of a revision. Raises SchemaError, for the caller to roll back, when something in the database prevents it.
     """
     layout.lock_tables(connection)
     layout.check_views(connection)
     repaired = {
         "copies of sessions kept": copies.check_sessions(connection),
         **copies.check_messages(connection),
-        **conversion.convert(connection),
+        **conversion.convert(connection, lambda: replay(connection, REVISION)),
     }
     defer_rebuild(connection)
     for statement in STAMP:

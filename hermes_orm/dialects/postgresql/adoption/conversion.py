@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from sqlalchemy import Connection, text
@@ -38,31 +38,16 @@ REFERENCES: Final = (
     ("sessions", "system_prompt_hash", "system_prompts (hash)"),
     ("messages", "session_id", "sessions (id)"),
 )
-INDEXES: Final = {
-    "idx_sessions_source": "sessions (source)",
-    "idx_sessions_source_id": "sessions (source, id)",
-    "idx_sessions_parent": "sessions (parent_session_id)",
-    "idx_sessions_started": "sessions (started_at DESC)",
-    "idx_sessions_session_key": "sessions (session_key, started_at DESC)",
-    "idx_sessions_gateway_peer": "sessions "
-    "(source, user_id, chat_id, chat_type, thread_id, started_at DESC)",
-    "idx_sessions_handoff_state": "sessions (handoff_state, started_at)",
-    "idx_sessions_system_prompt_hash": "sessions (system_prompt_hash)",
-    "idx_messages_session": "messages (session_id, timestamp)",
-    "idx_messages_session_id": "messages (session_id, id)",
-    "idx_messages_session_active": "messages (session_id, active, timestamp)",
-    "idx_messages_active_null": "messages (active) WHERE active IS NULL",
-    "idx_messages_assistant_calls_by_session": "messages (session_id) "
-    "WHERE role = 'assistant' AND tool_calls IS NOT NULL",
-    "idx_messages_platform_msg_id": "messages (session_id, platform_message_id) "
-    "WHERE platform_message_id IS NOT NULL",
-    "idx_compression_locks_expires": "compression_locks (expires_at)",
-    "idx_session_turn_leases_expires": "session_turn_leases (expires_at)",
-    "idx_session_model_usage_session": "session_model_usage (session_id)",
-    "idx_session_model_usage_model": "session_model_usage (model)",
-    "idx_async_delegations_delivery": "async_delegations (delivery_state, completed_at)",
-}
-TITLES: Final = "idx_sessions_title_unique"
+REBUILT: Final = """
+    idx_sessions_source idx_sessions_source_id idx_sessions_parent idx_sessions_started
+    idx_sessions_session_key idx_sessions_gateway_peer idx_sessions_handoff_state
+    idx_sessions_system_prompt_hash idx_sessions_title_unique idx_messages_session
+    idx_messages_session_id idx_messages_session_active idx_messages_active_null
+    idx_messages_assistant_calls_by_session idx_messages_platform_msg_id
+    idx_compression_locks_expires idx_session_turn_leases_expires idx_session_model_usage_session
+    idx_session_model_usage_model idx_async_delegations_delivery
+"""
+"""Indexes that the revisions build again, over columns of other types."""
 SEARCH: Final = "messages_hermes_search_idx"
 
 CONSTRAINTS: Final = text("""
@@ -76,37 +61,15 @@ TEXT_COLUMNS: Final = text("""
       AND data_type IN ('text', 'character varying') ORDER BY table_name, ordinal_position
 """)
 
-USAGE: Final = """
-    CREATE TABLE session_model_usage (
-        session_id TEXT COLLATE "C" NOT NULL CONSTRAINT fk_session_model_usage_session_id
-            REFERENCES sessions (id) ON DELETE CASCADE,
-        model TEXT COLLATE "C" NOT NULL,
-        billing_provider TEXT COLLATE "C" DEFAULT '' NOT NULL,
-        billing_base_url TEXT COLLATE "C" DEFAULT '' NOT NULL,
-        billing_mode TEXT COLLATE "C" DEFAULT '' NOT NULL,
-        task TEXT COLLATE "C" DEFAULT '' NOT NULL,
-        api_call_count BIGINT DEFAULT 0 NOT NULL,
-        input_tokens BIGINT DEFAULT 0 NOT NULL,
-        output_tokens BIGINT DEFAULT 0 NOT NULL,
-        cache_read_tokens BIGINT DEFAULT 0 NOT NULL,
-        cache_write_tokens BIGINT DEFAULT 0 NOT NULL,
-        reasoning_tokens BIGINT DEFAULT 0 NOT NULL,
-        estimated_cost_usd DOUBLE PRECISION DEFAULT 0 NOT NULL,
-        actual_cost_usd DOUBLE PRECISION DEFAULT 0 NOT NULL,
-        cost_status TEXT COLLATE "C",
-        cost_source TEXT COLLATE "C",
-        first_seen DOUBLE PRECISION,
-        last_seen DOUBLE PRECISION,
-        CONSTRAINT session_model_usage_pkey PRIMARY KEY (
-            session_id, model, billing_provider, billing_base_url, billing_mode, task
-        )
-    )
-"""
 LATEST: Final = (
     "(array_agg({0} ORDER BY last_seen DESC NULLS LAST, id DESC) FILTER (WHERE {0} IS NOT NULL))[1]"
 )
 MERGED_USAGE: Final = f"""
-    INSERT INTO session_model_usage
+    INSERT INTO session_model_usage (
+        session_id, model, billing_provider, billing_base_url, billing_mode, task, api_call_count,
+        input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens,
+        estimated_cost_usd, actual_cost_usd, cost_status, cost_source, first_seen, last_seen
+    )
     SELECT session_id, coalesce(model, 'unknown'), coalesce(billing_provider, ''),
            coalesce(billing_base_url, ''), coalesce(billing_mode, ''), task,
            sum(api_call_count), sum(input_tokens), sum(output_tokens), sum(cache_read_tokens),
@@ -114,15 +77,6 @@ MERGED_USAGE: Final = f"""
            sum(actual_cost_usd), {LATEST.format("cost_status")}, {LATEST.format("cost_source")},
            min(first_seen), max(last_seen)
     FROM adopted_usage GROUP BY 1, 2, 3, 4, 5, 6
-"""
-ROUTING: Final = """
-    CREATE TABLE IF NOT EXISTS gateway_routing (
-        scope TEXT COLLATE "C" DEFAULT '' NOT NULL,
-        session_key TEXT COLLATE "C" NOT NULL,
-        entry_json TEXT COLLATE "C" NOT NULL,
-        updated_at DOUBLE PRECISION NOT NULL,
-        CONSTRAINT gateway_routing_pkey PRIMARY KEY (scope, session_key)
-    )
 """
 PROMPT_HASH: Final = "encode(sha256(convert_to(system_prompt, 'UTF8')), 'hex')"
 PROMPTS: Final = (
@@ -140,9 +94,12 @@ PROMPTS: Final = (
 )
 
 
-def convert(connection: Connection) -> dict[str, int]:
-    """Bring all tables to the shape of 0025; return what was merged and renamed."""
-    for name in (*INDEXES, TITLES, SEARCH):
+def convert(connection: Connection, replay: Callable[[], None]) -> dict[str, int]:
+    """Bring all tables to the shape of 0025; return how many usage rows joined another one.
+
+    `replay` adds the tables, columns and indexes that are missing then.
+    """
+    for name in (*REBUILT.split(), SEARCH):
         connection.exec_driver_sql(f"DROP INDEX IF EXISTS {name}")
     _drop_constraints(connection)
     for table, changes in _changes(connection):
@@ -152,14 +109,9 @@ def convert(connection: Connection) -> dict[str, int]:
     _add_constraints(connection)
     for statement in PROMPTS:
         connection.exec_driver_sql(statement)
-    merged = _merge_usage(connection)
-    connection.exec_driver_sql(ROUTING)
-    connection.exec_driver_sql(
-        f"CREATE UNIQUE INDEX {TITLES} ON sessions (title) WHERE title IS NOT NULL"
-    )
-    for name, on in INDEXES.items():
-        connection.exec_driver_sql(f"CREATE INDEX {name} ON {on}")
-    return {"usage rows merged": merged}
+    connection.exec_driver_sql("ALTER TABLE session_model_usage RENAME TO adopted_usage")
+    replay()
+    return {"usage rows merged": _merge_usage(connection)}
 
 
 def _drop_constraints(connection: Connection) -> None:
@@ -203,8 +155,6 @@ def _add_constraints(connection: Connection) -> None:
 
 
 def _merge_usage(connection: Connection) -> int:
-    connection.exec_driver_sql("ALTER TABLE session_model_usage RENAME TO adopted_usage")
-    connection.exec_driver_sql(USAGE)
     connection.exec_driver_sql(MERGED_USAGE)
     count = "SELECT (SELECT count(*) FROM adopted_usage) - count(*) FROM session_model_usage"
     merged = int(connection.exec_driver_sql(count).scalar_one())

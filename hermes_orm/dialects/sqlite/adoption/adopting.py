@@ -64,7 +64,7 @@ def finish(connection: Connection, prepared: Prepared, backup: str | None) -> Ad
         start=findings.revision,
         holes=tuple(sorted(name for name in prepared.holes if name.partition(".")[0] not in own)),
         repaired_rows=census.repaired_rows(before.repairs, after.repairs),
-        violations=tuple(f"{name}: {number}" for name, number in after.violations.items()),
+        violations=tuple(f"{name}: {number}" for name, number in sorted(after.violations.items())),
         undecodable=census.undecodable(driver),
         search=search,
         backup=backup,

@@ -24,11 +24,11 @@ REPAIRS = {
 """Repair -> table, column, and the condition whose rows change in number."""
 
 JSON_COLUMNS = {
-    "sessions": ("model_config", "origin_json"),
-    "messages": (
+    "sessions": {"model_config", "origin_json"},
+    "messages": {
         *("tool_calls", "reasoning_details", "codex_reasoning_items", "codex_message_items"),
         *("display_metadata", "absorbed_message_uids", "tool_call_uids"),
-    ),
+    },
 }
 
 
@@ -65,7 +65,7 @@ def undecodable(driver: Any) -> dict[str, int]:
             driver, table, f"{column} IS NOT NULL AND NOT json_valid({column})"
         )
         for table, names in JSON_COLUMNS.items()
-        for column in names
+        for column in columns(driver, table) & names
     }
     return {name: number for name, number in found.items() if number}
 
