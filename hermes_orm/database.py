@@ -13,7 +13,7 @@ from hermes_orm.config import Settings, load_settings
 from hermes_orm.dialects import Dialect, Scope, Transaction, Transport, Work, make_transport
 from hermes_orm.dialects.base import ACTIVITY_PATIENCE, DEFAULT_PATIENCE, TRANSCRIPT_PATIENCE
 from hermes_orm.error_causes import clear_init_error, record_init_error
-from hermes_orm.errors import ReadOnlyStoreError, StoreClosedError
+from hermes_orm.errors import MigrationRequiredError, ReadOnlyStoreError, StoreClosedError
 from hermes_orm.home import hermes_home
 from hermes_orm.location import Location
 from hermes_orm.tombstones import Tombstones
@@ -95,7 +95,7 @@ class Database:
                     self.location, self.settings, self.dialect, read_only=self.read_only
                 )
                 self._built = transport  # settings that validated stay fixed
-                await transport.open(loop.time() + patience)
+                await self._open(transport, loop.time() + patience)
             except Exception as error:
                 record_init_error(error, self.location)
                 raise
@@ -105,6 +105,18 @@ class Database:
             clear_init_error()
             self._transport = transport
             return transport
+
+    async def _open(self, transport: Transport, deadline: float) -> None:
+        """Open a transport; bring a database with an older schema to the newest one first."""
+        try:
+            await transport.open(deadline)
+        except MigrationRequiredError:
+            if self.read_only:
+                raise
+            from hermes_orm import migrations  # imports Alembic
+
+            await migrations.upgrade(self.location, settings=self.settings)
+            await transport.open(deadline)
 
     def check_open(self) -> None:
         """Raise StoreClosedError after close(); nothing re-opens a store silently."""
