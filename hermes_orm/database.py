@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
@@ -10,7 +13,15 @@ from typing import TypeVar
 from hermes_orm.background import BackgroundQueue
 from hermes_orm.completion import to_completion
 from hermes_orm.config import Settings, load_settings
-from hermes_orm.dialects import Dialect, Scope, Transaction, Transport, Work, make_transport
+from hermes_orm.dialects import (
+    Dialect,
+    HeldTransaction,
+    Scope,
+    Transaction,
+    Transport,
+    Work,
+    make_transport,
+)
 from hermes_orm.dialects.base import ACTIVITY_PATIENCE, DEFAULT_PATIENCE, TRANSCRIPT_PATIENCE
 from hermes_orm.error_causes import clear_init_error, record_init_error
 from hermes_orm.errors import MigrationRequiredError, ReadOnlyStoreError, StoreClosedError
@@ -38,6 +49,7 @@ class Database:
         self._home: Path = hermes_home()
         self._transport: Transport | None = None
         self._built: Transport | None = None
+        self._held: set[HeldTransaction] = set()
         self._opening: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
         self._is_closed = False
         self._closing: asyncio.Task[None] | None = None
@@ -73,12 +85,65 @@ class Database:
         """
         if self.read_only:
             raise ReadOnlyStoreError.of("write")
+        if self._held:
+            self._check_not_held("a write")
         transport = self._transport or await self._connect(patience)
         return await transport.write(work, scope=scope, patience=patience, alone=alone)
 
+    @asynccontextmanager
+    async def transaction(self, patience: float = DEFAULT_PATIENCE) -> AsyncIterator[Database]:
+        """Yield a database whose units commit together at the end of the block, or not at all.
+
+        `patience` is for other writers at the begin; the block itself cannot be run again.
+        """
+        if self.read_only:
+            raise ReadOnlyStoreError.of("transaction")
+        self._check_not_held("transaction()")
+        await self.settle()
+        transport = self._transport or await self._connect(patience)
+        held = await transport.begin(patience)
+        unit = copy.copy(self)
+        unit._transport, unit._held = held, set()
+        self._held.add(held)
+        try:
+            yield unit
+        except BaseException:
+            await held.end(commits=False)
+            raise
+        else:
+            await held.end(commits=True)
+        finally:
+            self._held.discard(held)
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether this is the unit of a `transaction`, in which nothing can wait for others."""
+        return isinstance(self._transport, HeldTransaction)
+
+    def stand_alone(self, operation: str) -> None:
+        """Raise RuntimeError within a `transaction`: `operation` waits, or commits in steps."""
+        if self.in_transaction:
+            raise RuntimeError(f"{operation} cannot be part of a transaction(): call it outside")
+
+    def _check_not_held(self, call: str) -> None:
+        if self._is_held:
+            raise RuntimeError(
+                f"{call} of the task whose transaction() is open would wait for itself: "
+                "call the operation on what the block yields"
+            )
+
+    @property
+    def _is_held(self) -> bool:
+        """Whether a transaction of this very task is open."""
+        task = asyncio.current_task()
+        return any(held.owner is task for held in self._held)
+
     async def settle(self) -> None:
-        """Let the usage that is queued go first: wait until it is stored, at most five seconds."""
-        if not self.token_queue.is_idle:
+        """Let the usage that is queued go first: wait until it is stored, at most five seconds.
+
+        Within a transaction nothing is waited for: it was stored before the begin.
+        """
+        if not (self.token_queue.is_idle or self.in_transaction or self._is_held):
             await self.token_queue.flush(SETTLE_SECONDS)
 
     async def _connect(self, patience: float) -> Transport:
@@ -128,6 +193,8 @@ class Database:
 
         Calls share one close; a cancelled one finishes it first.
         """
+        self.stand_alone("close")
+        self._check_not_held("close")
         if self._closing is None:
             self.token_queue.stop()
             self._is_closed = self.token_queue.is_idle
@@ -138,6 +205,8 @@ class Database:
         await self.token_queue.drain()
         self._is_closed = True
         transport, self._transport = self._transport, None
+        loop = asyncio.get_running_loop()
+        await asyncio.gather(*(held.close() for held in self._held if held.loop is loop))
         if self._opening is not None and self._opening[0] is asyncio.get_running_loop():
             async with self._opening[1]:  # a connect that is under way sees the mark and gives up
                 pass

@@ -98,14 +98,22 @@ def plans(
 
 
 def runs(
-    method: Callable[Concatenate[Database, P], Coroutine[Any, Any, R]], *, modifies: bool = False
+    method: Callable[Concatenate[Database, P], Coroutine[Any, Any, R]],
+    *,
+    modifies: bool = False,
+    joins: bool = True,
 ) -> Operation[P, R]:
-    """Expose a service, a flow of several transactions, as a coroutine."""
+    """Expose a service, a flow of several transactions, as a coroutine.
+
+    `joins`: it can be part of a `transaction()`; not one that waits, or that must commit in steps.
+    """
 
     @functools.wraps(method)
     async def operation(self: Store, /, *args: P.args, **kwargs: P.kwargs) -> R:
         if modifies:
             _check_writable(self, method)
+        if not joins:
+            self.database.stand_alone(method.__name__)
         return await method(self.database, *args, **kwargs)
 
     signature = inspect.signature(method)

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from hermes_orm.database import ACTIVITY_PATIENCE, TRANSCRIPT_PATIENCE, Database
+from hermes_orm.database import (
+    ACTIVITY_PATIENCE,
+    DEFAULT_PATIENCE,
+    TRANSCRIPT_PATIENCE,
+    Database,
+)
 from hermes_orm.dialects import make_dialect
 from hermes_orm.facade import plans, reads, runs, writes
 from hermes_orm.location import SqliteLocation, locate
@@ -26,6 +34,9 @@ from hermes_orm.repositories.messages.rewriting import RewritingPlans, Rewriting
 from hermes_orm.repositories.messages.undo import UndoRepository
 from hermes_orm.repositories.messages.views import ViewRepository
 from hermes_orm.repositories.meta import MetaRepository
+from hermes_orm.repositories.retention.deletion import DeletionRepository
+from hermes_orm.repositories.retention.pruning import PruningRepository
+from hermes_orm.repositories.search.indexing import IndexingRepository
 from hermes_orm.repositories.sessions.activity import ActivityRepository
 from hermes_orm.repositories.sessions.counts import CountRepository
 from hermes_orm.repositories.sessions.flags import FlagRepository
@@ -34,14 +45,12 @@ from hermes_orm.repositories.sessions.sessions import SessionRepository
 from hermes_orm.repositories.sessions.title_families import TitleFamilyRepository
 from hermes_orm.repositories.sessions.titles import DERIVED, LLM, USER, TitleRepository
 from hermes_orm.repositories.sessions.workspaces import WorkspaceRepository
-from hermes_orm.repositories.search.indexing import IndexingRepository
-from hermes_orm.repositories.retention.deletion import DeletionRepository
-from hermes_orm.repositories.retention.pruning import PruningRepository
 from hermes_orm.repositories.usage.usage import UsageRepository
 from hermes_orm.services import (
     chains,
     compaction,
     deletion,
+    indexing,
     leases,
     listing,
     messages,
@@ -93,6 +102,22 @@ class SessionDB:
         traceback: TracebackType | None,
     ) -> None:
         await self.close()
+
+    @asynccontextmanager
+    async def transaction(self, *, patience: float = DEFAULT_PATIENCE) -> AsyncIterator[Self]:
+        """Yield a unit with the operations of the store, which commit together or not at all.
+
+        Other writers of a SQLite file wait until the block ends, those of PostgreSQL where they
+        need the same rows; the store itself reads what is committed. `patience` seconds are
+        waited for others at the begin, inside no operation waits. Leaving by an error or a
+        cancellation undoes everything; so does an operation that has failed, after which the unit
+        takes no other. Raises RuntimeError for operations that wait or commit in steps, for a
+        write of the same task through the store, and for a transaction inside of another.
+        """
+        async with self.database.transaction(patience) as database:
+            unit = copy.copy(self)
+            unit.database = database
+            yield unit
 
     # Sessions
     create_session = runs(sessions.create_session, modifies=True)
@@ -245,7 +270,7 @@ class SessionDB:
         LeaseRepository.get_compression_lock_holder, scope="statement"
     )
     try_acquire_session_turn_lease = runs(leases.try_acquire_session_turn_lease, modifies=True)
-    acquire_session_turn_lease = runs(leases.acquire_session_turn_lease, modifies=True)
+    acquire_session_turn_lease = runs(leases.acquire_session_turn_lease, modifies=True, joins=False)
     refresh_session_turn_lease = writes(
         LeaseRepository.refresh_session_turn_lease, scope="statement"
     )
@@ -285,15 +310,6 @@ class SessionDB:
         CompressionFailureRepository.set_compression_ineffective_count, scope="statement"
     )
 
-    # Usage
-    update_token_counts = runs(usage.update_token_counts, modifies=True)
-    record_auxiliary_usage = runs(usage.record_auxiliary_usage, modifies=True)
-    queue_token_counts = runs(usage.queue_token_counts, modifies=True)
-    flush_token_counts = runs(usage.flush_token_counts)
-    get_recent_session_model_route = reads(
-        UsageRepository.get_recent_session_model_route, scope="statement", settled=True
-    )
-
     # Retention
     get_session_delete_targets = reads(DeletionRepository.get_session_delete_targets)
     delete_session = runs(deletion.delete_session, modifies=True)
@@ -306,23 +322,32 @@ class SessionDB:
     prune_sessions = runs(deletion.prune_sessions, modifies=True)
     archive_sessions = runs(retention.archive_sessions, modifies=True)
     archive_stale_sessions = runs(retention.archive_stale_sessions, modifies=True)
-    maybe_auto_prune_and_vacuum = runs(retention.maybe_auto_prune_and_vacuum)
-    maybe_auto_archive = runs(retention.maybe_auto_archive)
-    vacuum = runs(upkeep.vacuum, modifies=True)
+    maybe_auto_prune_and_vacuum = runs(retention.maybe_auto_prune_and_vacuum, joins=False)
+    maybe_auto_archive = runs(retention.maybe_auto_archive, joins=False)
+    vacuum = runs(upkeep.vacuum, modifies=True, joins=False)
     logical_size_bytes = runs(upkeep.logical_size_bytes)
+
+    # Usage
+    update_token_counts = runs(usage.update_token_counts, modifies=True)
+    record_auxiliary_usage = runs(usage.record_auxiliary_usage, modifies=True)
+    queue_token_counts = runs(usage.queue_token_counts, modifies=True)
+    flush_token_counts = runs(usage.flush_token_counts, joins=False)
+    get_recent_session_model_route = reads(
+        UsageRepository.get_recent_session_model_route, scope="statement", settled=True
+    )
 
     # Search
     search_messages = runs(search.search_messages)
+    # Search indexes
+    fts_rebuild_status = reads(IndexingRepository.fts_rebuild_status, scope="statement")
+    fts_rebuild_step = runs(indexing.fts_rebuild_step, joins=False)
+    fts_cjk_rebuild_status = reads(IndexingRepository.fts_cjk_rebuild_status, scope="statement")
+    fts_cjk_rebuild_step = runs(indexing.fts_cjk_rebuild_step, joins=False)
+    fts_optimize_available = runs(indexing.fts_optimize_available)
+    optimize_fts = runs(indexing.optimize_fts, joins=False)
+    rebuild_fts = runs(indexing.rebuild_fts, joins=False)
+    optimize_fts_storage = runs(indexing.optimize_fts_storage, joins=False)
 
     # Metadata
     get_meta = reads(MetaRepository.get_meta, scope="statement")
     set_meta = runs(meta.set_meta, modifies=True)
-    # Search indexes
-    fts_rebuild_status = reads(IndexingRepository.fts_rebuild_status, scope="statement")
-    fts_rebuild_step = runs(indexing.fts_rebuild_step)
-    fts_cjk_rebuild_status = reads(IndexingRepository.fts_cjk_rebuild_status, scope="statement")
-    fts_cjk_rebuild_step = runs(indexing.fts_cjk_rebuild_step)
-    fts_optimize_available = runs(indexing.fts_optimize_available)
-    optimize_fts = runs(indexing.optimize_fts)
-    rebuild_fts = runs(indexing.rebuild_fts)
-    optimize_fts_storage = runs(indexing.optimize_fts_storage)

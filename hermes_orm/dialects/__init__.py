@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from hermes_orm.config import Settings
-from hermes_orm.dialects.base import Dialect, Scope, Transaction, Transport, Work
+from hermes_orm.dialects.base import Dialect, Scope, Transaction, Work
 from hermes_orm.dialects.prepared import Prepared
+from hermes_orm.dialects.transport import HeldTransaction, Transport
 from hermes_orm.location import Location, SqliteLocation
 
 
@@ -36,6 +37,7 @@ def make_transport(
 
 __all__ = [
     "Dialect",
+    "HeldTransaction",
     "Prepared",
     "Scope",
     "Transaction",

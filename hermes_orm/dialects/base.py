@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Literal, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Select
@@ -175,9 +175,9 @@ class Dialect(ABC):
     transcript: Transcript
     accounting: Accounting
     search: Search
-
     indexing: Indexing
     upkeep: Upkeep
+
     @abstractmethod
     def translate(self, error: BaseException) -> BaseException:
         """Return the error that callers see for a driver's; others come back unchanged."""
@@ -185,35 +185,3 @@ class Dialect(ABC):
     @abstractmethod
     def is_busy(self, error: BaseException) -> bool:
         """Whether waiting may help: a lock, a deadlock, a serialization failure."""
-
-
-class Transport(ABC):
-    """Connections of one store to its database; runs units of work on them."""
-
-    dialect: Dialect
-
-    async def translated(self, call: Awaitable[T]) -> T:
-        """Await `call`; what callers see of its errors is up to the dialect."""
-        try:
-            return await call
-        except Exception as error:
-            translated = self.dialect.translate(error)
-            if translated is error:
-                raise
-        raise translated  # out here it has no context: the driver's error holds values, passwords
-
-    @abstractmethod
-    async def open(self, deadline: float) -> None:
-        """Connect and make sure that the schema is current; `deadline` in loop time."""
-
-    @abstractmethod
-    async def read(self, work: Work[T], *, scope: Scope, patience: float) -> T:
-        """Run `work` against committed data."""
-
-    @abstractmethod
-    async def write(self, work: Work[T], *, scope: Scope, patience: float, alone: bool) -> T:
-        """Run `work` and commit; again while the database is busy and patience lasts."""
-
-    @abstractmethod
-    async def close(self) -> None:
-        """Finish what runs, then close every connection."""

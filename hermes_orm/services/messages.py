@@ -50,6 +50,8 @@ async def append_messages_batch(
         return 0
     if chunk_rows is not None and chunk_rows <= 0:
         raise ValueError("chunk_rows must be positive; None appends all rows in one transaction")
+    if chunk_rows is not None:
+        database.stand_alone("append_messages_batch with chunk_rows")
     rows = encoded(database, messages)
     lease = claimed_lease(turn_lease_holder, turn_lease_ttl_seconds)
     key = session_key(session_id, lease)

@@ -120,7 +120,7 @@ async def queue_token_counts(
     `update_token_counts` raises for its arguments.
     """
     report = Report.of(session_id, kwargs)
-    if not database.token_queue.put(QueuedReport(database, report)):
+    if database.in_transaction or not database.token_queue.put(QueuedReport(database, report)):
         await database.settle()
         await _record(database, report)
 

@@ -351,3 +351,60 @@ def test_a_lock_is_recognised_through_sqlalchemy() -> None:
     assert driver.is_busy(OperationalError("SELECT 1", None, locked))
     assert not driver.is_busy(OperationalError("SELECT 'locked'", None, ValueError("locked")))
     assert not driver.is_busy(RuntimeError("database is locked"))
+
+
+async def test_reads_in_memory_wait_for_a_transaction() -> None:
+    async with SessionDB(":memory:") as db:
+        async with db.transaction() as unit:
+            await unit.create_session("s", "cli")
+            reading = asyncio.create_task(db.session_count())
+            await asyncio.sleep(0.05)
+            assert not reading.done()
+        assert await reading == 1
+
+
+async def test_transaction_waits_for_another_process(path: str, other: Any) -> None:
+    async with SessionDB(path) as db:
+        await db.get_meta("open")
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreLockedError):
+            await db.transaction(patience=0.1).__aenter__()
+        entering = asyncio.create_task(db.transaction().__aenter__())
+        await asyncio.sleep(0.05)
+        entering.cancel()
+        await asyncio.wait([entering])
+        assert entering.cancelled()
+        other.execute("ROLLBACK")
+        async with db.transaction() as unit:
+            await unit.set_meta("k", "v")
+        assert await db.get_meta("k") == "v"
+
+
+async def test_readers_of_another_process_hold_up_a_commit_only(path: str, other: Any) -> None:
+    async with SessionDB(path) as db:
+        async with db.transaction() as unit:
+            await unit.set_meta("k", "v")
+            other.execute("BEGIN")
+            other.execute("SELECT count(*) FROM sessions").fetchone()
+            asyncio.get_running_loop().call_later(0.05, other.execute, "ROLLBACK")
+        assert await db.get_meta("k") == "v"
+
+
+def test_transaction_of_a_loop_that_is_gone_is_undone(path: str) -> None:
+    db = SessionDB(path)
+    loop = asyncio.new_event_loop()
+    block = db.transaction()
+
+    async def begin() -> None:
+        await (await block.__aenter__()).set_meta("k", "v")
+
+    loop.run_until_complete(begin())
+    loop.close()
+
+    async def go_on() -> None:
+        assert await db.get_meta("k") is None
+        await db.set_meta("other", "v")
+        assert [await db.get_meta(key) for key in ("k", "other")] == [None, "v"]
+        await db.close()
+
+    asyncio.run(go_on())

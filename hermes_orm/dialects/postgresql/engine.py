@@ -4,32 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, exc
+from sqlalchemy import Connection
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from hermes_orm.completion import InFlight, cancelled_once, to_completion
-from hermes_orm.dialects.base import ACTIVITY_PATIENCE, Dialect, Scope, Transport, Work
+from hermes_orm.dialects.base import ACTIVITY_PATIENCE, Dialect, Scope, Work
 from hermes_orm.dialects.postgresql import errors, opening
+from hermes_orm.dialects.postgresql.holding import HeldServerTransaction
 from hermes_orm.dialects.postgresql.options import EngineOptions
 from hermes_orm.dialects.postgresql.permits import Permits
-from hermes_orm.dialects.postgresql.pool import is_closed, new_engine
+from hermes_orm.dialects.postgresql.pool import clean_up, new_engine
 from hermes_orm.dialects.postgresql.transaction import (
+    READ_COMMITTED,
     SNAPSHOT,
     AsyncpgTransaction,
     PostgreSQLTransaction,
     PsycopgTransaction,
 )
+from hermes_orm.dialects.transport import HeldTransaction, Transport
 from hermes_orm.dialects.waiting import patiently
 from hermes_orm.errors import EventLoopError, StoreClosedError
 
 T = TypeVar("T")
 
-BEGIN: dict[Scope, str] = {
-    "snapshot": SNAPSHOT,
-    "transaction": "BEGIN ISOLATION LEVEL READ COMMITTED",
-}
+BEGIN: dict[Scope, str] = {"snapshot": SNAPSHOT, "transaction": READ_COMMITTED}
 CLOSE_WITHIN = 10.0
 
 
@@ -80,8 +81,7 @@ class PostgreSQLTransport(Transport):
     async def _patiently(
         self, work: Work[T], begin: str | None, patience: float, *, replaceable: bool
     ) -> T:
-        if asyncio.get_running_loop() is not self._loop:
-            raise EventLoopError()
+        self._check_loop()
         return await patiently(
             lambda: self.translated(self._once(work, begin, patience, replaceable)),
             patience=patience,
@@ -108,14 +108,11 @@ class PostgreSQLTransport(Transport):
         connection = await self._engine.connect()
         unit = _Unit(self, work, begin, patience)
         try:
-            running = connection.run_sync(unit.run)
-            if self._options.driver == "psycopg":  # else it gives up its wait for a cancelled one
-                running = cancelled_once(running)
-            result: T = await running
+            result: T = await self.run(connection, unit.run)
         except BaseException as error:
             in_transaction = begin is not None or unit.in_snapshot
             was_cancelled = isinstance(error, asyncio.CancelledError)
-            lost = await to_completion(_cleaned_up(connection, in_transaction, was_cancelled))
+            lost = await to_completion(clean_up(connection, in_transaction, was_cancelled))
             if self._is_stopping and not was_cancelled:
                 raise StoreClosedError() from None
             if lost and replaceable and not unit.sent and isinstance(error, Exception):
@@ -125,6 +122,41 @@ class PostgreSQLTransport(Transport):
             raise
         await connection.close()
         return result
+
+    async def begin(self, patience: float) -> HeldTransaction:
+        """Take a connection for one transaction; other units run on others."""
+        self._check_loop()
+        return await self.translated(self._begun())
+
+    async def _begun(self) -> HeldTransaction:
+        assert self._permits is not None
+        await self._permits.acquire()
+        try:
+            with self._in_flight:
+                if self._engine is None:
+                    raise StoreClosedError()
+                connection = await self._engine.connect()
+        except BaseException:
+            self._permits.release()
+            raise
+        held = HeldServerTransaction(self, connection, self._permits.release)
+        try:
+            await held.start()
+        except BaseException:
+            await held.end(commits=False)
+            raise
+        return held
+
+    def _check_loop(self) -> None:
+        if asyncio.get_running_loop() is not self._loop:
+            raise EventLoopError()
+
+    async def run(self, connection: AsyncConnection, unit: Callable[[Connection], T]) -> T:
+        """Run `unit` in the greenlet bridge; a cancellation ends its statement."""
+        running = connection.run_sync(unit)
+        if self._options.driver == "psycopg":  # else it gives up its wait for a cancelled one
+            running = cancelled_once(running)
+        return await running
 
     def new_transaction(self, connection: Connection, one_statement: bool) -> PostgreSQLTransaction:
         """Return a unit's view of a checked-out connection."""
@@ -180,40 +212,12 @@ class _Unit:
         try:
             if self._begin is None:
                 return self._work(tx)
-            begin = self._begin
-            tx.awaited(lambda driver: driver.execute(begin))
+            tx.command(self._begin)
             if self._patience <= ACTIVITY_PATIENCE:
-                limit = f"SET LOCAL lock_timeout = {max(1, int(self._patience * 1000))}"
-                tx.awaited(lambda driver: driver.execute(limit))
+                tx.command(f"SET LOCAL lock_timeout = {max(1, int(self._patience * 1000))}")
             result = self._work(tx)
-            answer = tx.awaited(lambda driver: driver.execute("COMMIT"))
-            if getattr(answer, "statusmessage", answer) != "COMMIT":  # psycopg, asyncpg
-                raise RuntimeError(
-                    "a unit of work went on after a failed statement: the server rolled it back"
-                )
+            tx.commit()
             return result
         finally:
             self.sent, self.in_snapshot = tx.sent, tx.in_snapshot
             tx.end()
-
-
-async def _cleaned_up(
-    connection: AsyncConnection, in_transaction: bool, was_cancelled: bool
-) -> bool:
-    """Roll back and return the connection to the pool; True when it was lost and thrown away.
-
-    Drivers do not wait for a cancelled statement's end; a statement after it does.
-    """
-    try:
-        driver = (await connection.get_raw_connection()).driver_connection
-        if driver is None or is_closed(driver):
-            raise exc.InvalidRequestError("the connection is closed")
-        if in_transaction or was_cancelled:
-            last = "ROLLBACK" if in_transaction else ""
-            await asyncio.wait_for(driver.execute(last), CLOSE_WITHIN)
-    except Exception:  # noqa: BLE001  (whatever is wrong with it, it must not be used again)
-        await connection.invalidate()
-        await connection.close()
-        return True
-    await connection.close()
-    return False

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
 from sqlalchemy import event, exc
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from hermes_orm.dialects.postgresql.options import STATEMENT_CACHE_SIZE, EngineOptions
 
+ROLLBACK_WITHIN = 10.0
 IDLE_PING_AFTER = 1.0
 """Seconds of rest after which a connection is asked whether it is alive: that is a round trip."""
 
@@ -77,3 +79,23 @@ def is_closed(driver: Any) -> bool:
     """Whether a driver's connection is known to be closed; asks nobody."""
     closed = getattr(driver, "is_closed", None)  # asyncpg; psycopg has an attribute
     return bool(closed() if closed is not None else driver.closed)
+
+
+async def clean_up(connection: AsyncConnection, in_transaction: bool, was_cancelled: bool) -> bool:
+    """Roll back and return the connection to the pool; True when it was lost and thrown away.
+
+    Drivers do not wait for a cancelled statement's end; a statement after it does.
+    """
+    try:
+        driver = (await connection.get_raw_connection()).driver_connection
+        if driver is None or is_closed(driver):
+            raise exc.InvalidRequestError("the connection is closed")
+        if in_transaction or was_cancelled:
+            last = "ROLLBACK" if in_transaction else ""
+            await asyncio.wait_for(driver.execute(last), ROLLBACK_WITHIN)
+    except Exception:  # noqa: BLE001  (whatever is wrong with it, it must not be used again)
+        await connection.invalidate()
+        await connection.close()
+        return True
+    await connection.close()
+    return False

@@ -13,6 +13,7 @@ from hermes_orm.dialects.prepared import CompiledText, Params, Prepared
 
 T = TypeVar("T")
 
+READ_COMMITTED = "BEGIN ISOLATION LEVEL READ COMMITTED"
 SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 FETCHED_AT_ONCE = 2000
 """Rows up to which one answer may be long; psycopg would hold 64 MB for 10,000 messages."""
@@ -66,6 +67,18 @@ class PostgreSQLTransaction(Transaction):
         self.sent = True
         return result
 
+    def command(self, command: str) -> Any:
+        """Send a statement without parameters; return what the driver answers."""
+        return self.awaited(lambda driver: driver.execute(command))
+
+    def commit(self) -> None:
+        """Commit; RuntimeError when the server rolls back, because a statement has failed."""
+        answer = self.command("COMMIT")
+        if getattr(answer, "statusmessage", answer) != "COMMIT":  # psycopg, asyncpg
+            raise RuntimeError(
+                "a unit of work went on after a failed statement: the server rolled it back"
+            )
+
     def all(self, statement: Prepared, params: Params = NOTHING) -> Sequence[Row]:
         """Return every row."""
         rows = self._fetch(self._permitted(statement), params)
@@ -91,7 +104,7 @@ class PostgreSQLTransaction(Transaction):
                 yield from rows
                 return
             self.in_snapshot = True  # also when the answer is not waited for
-            self._command(SNAPSHOT)
+            self.command(SNAPSHOT)
         while left > 0:
             position["limit"] = min(left, STEP)
             rows = self.all(statement, position)
@@ -101,7 +114,7 @@ class PostgreSQLTransaction(Transaction):
             left -= STEP
             position.update(from_id=rows[-1][0], offset=0)
         if self.in_snapshot:
-            self._command("COMMIT")
+            self.command("COMMIT")
             self.in_snapshot = False
 
     def run(self, statement: Prepared, params: Params = NOTHING) -> int:
@@ -122,9 +135,6 @@ class PostgreSQLTransaction(Transaction):
                 "give the operation scope 'transaction'"
             )
         return statement.compiled(self._key)
-
-    def _command(self, command: str) -> None:
-        self.awaited(lambda driver: driver.execute(command))
 
     @abstractmethod
     def _fetch(self, text: CompiledText, params: Params) -> Sequence[Row]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import logging
 import os
@@ -12,14 +13,16 @@ from typing import Any, TypeVar
 
 from hermes_orm.completion import InFlight, to_completion
 from hermes_orm.config import SQLiteSettings
-from hermes_orm.dialects.base import Dialect, Scope, Transport, Work
+from hermes_orm.dialects.base import Dialect, Scope, Work
 from hermes_orm.dialects.sqlite import driver as sqlite_driver
-from hermes_orm.dialects.sqlite import journal, opening, upkeep
+from hermes_orm.dialects.sqlite import journal, opening, repair, upkeep
+from hermes_orm.dialects.sqlite.holding import HeldFileTransaction
 from hermes_orm.dialects.sqlite.thread import ConnectionThread
 from hermes_orm.dialects.sqlite.transaction import HeldConnection, SQLiteTransaction
 from hermes_orm.dialects.sqlite.writer import WriteQueue
+from hermes_orm.dialects.transport import HeldTransaction, Transport
 from hermes_orm.dialects.waiting import patiently
-from hermes_orm.errors import EventLoopError
+from hermes_orm.errors import EventLoopError, StoreLockedError
 
 logger = logging.getLogger("hermes_orm.sqlite")
 T = TypeVar("T")
@@ -79,6 +82,8 @@ class SQLiteTransport(Transport):
         self._queue: WriteQueue | None = None
         self._readers: list[Lane] = []
         self._reader_limit = 0
+        self._aside: Lane | None = None
+        """A reader for those who come while a transaction holds the only connection."""
         self._opening = False
         self._in_flight = InFlight()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -139,20 +144,27 @@ class SQLiteTransport(Transport):
             synchronous="NORMAL" if settings.synchronous == "normal" else None,
         )
         opening.ensure_schema(held)
+        repair.open_search(held)
         return mode
 
     async def read(self, work: Work[T], *, scope: Scope, patience: float) -> T:
         """Run `work` on a reader, or through the writer's thread where there is none."""
         self._claim_loop()
-        writer = self._require_writer()
         with self._in_flight:
-            lane = await self._reader()
             return await patiently(
-                lambda: self.translated((lane or writer).read(work, scope, guarded=lane is None)),
+                lambda: self.translated(self._read(work, scope)),
                 patience=patience,
                 is_busy=self.dialect.is_busy,
                 exhausted=sqlite_driver.lock_error,
             )
+
+    async def _read(self, work: Work[T], scope: Scope) -> T:
+        assert self._writer is not None, "open() comes first"
+        assert self._queue is not None
+        lane = await self._reader() or (self._aside if self._queue.is_held else None)
+        if lane is None and self._queue.is_held:  # in memory: nobody else can look
+            raise StoreLockedError(0)
+        return await (lane or self._writer).read(work, scope, guarded=lane is None)
 
     async def _reader(self) -> Lane | None:
         """Return the least busy reader; while all are busy, up to the limit, another one."""
@@ -193,6 +205,27 @@ class SQLiteTransport(Transport):
         with self._in_flight:
             return await self._queue.run(work, patience=patience, alone=alone)
 
+    async def begin(self, patience: float) -> HeldTransaction:
+        """Take the writer for one transaction; other writes wait for its end, reads do not."""
+        self._claim_loop()
+        assert self._writer is not None, "open() comes first"
+        assert self._queue is not None
+        if not self._readers and self._aside is None and self._path != ":memory:":
+            await self._open_aside()
+        queue, writer = self._queue, self._writer
+        unit = await queue.hold(patience)
+        return HeldFileTransaction(
+            self.dialect, writer.thread, writer.held, patience, lambda: queue.release(unit)
+        )
+
+    async def _open_aside(self) -> None:
+        with contextlib.suppress(sqlite_driver.module().Error):
+            lane = await self._open_reader()
+            if self._aside is None:
+                self._aside = lane
+            else:  # somebody was faster
+                await to_completion(lane.close())
+
     def _claim_loop(self) -> None:
         loop = asyncio.get_running_loop()
         if self._loop is loop:
@@ -201,17 +234,13 @@ class SQLiteTransport(Transport):
             raise EventLoopError()
         self._loop, self._in_flight = loop, InFlight()  # whoever waited has gone with its loop
 
-    def _require_writer(self) -> Lane:
-        assert self._writer is not None, "open() comes first"
-        return self._writer
-
     async def close(self) -> None:
         """Finish what is queued, close readers, truncate the WAL, close the writer."""
         if self._writer is None:
             return
         if self._loop is asyncio.get_running_loop():
             await self._in_flight.ended()
-        for lane in self._readers:
+        for lane in (*self._readers, *filter(None, (self._aside,))):
             await lane.close()
         self._readers.clear()
         if not self._read_only:

@@ -8,6 +8,7 @@ from typing import Any
 
 from hermes_orm.dialects.base import Work
 from hermes_orm.dialects.sqlite import driver as sqlite_driver
+from hermes_orm.dialects.sqlite import repair
 from hermes_orm.dialects.sqlite.transaction import HeldConnection, SQLiteTransaction
 
 
@@ -26,8 +27,20 @@ class Unit:
         self.error: BaseException | None = None
 
     def ended(self, state: str, value: Any = None, error: BaseException | None = None) -> None:
-        """Record what came of the unit: `done`, `failed`, `cancelled` or `busy`."""
+        """Record what came of the unit: `done`, `failed`, `cancelled`, `busy` or `open`."""
         self.state, self.value, self.error = state, value, error
+
+
+def hold(held: HeldConnection, units: Sequence[Unit]) -> int:
+    """Begin the transaction of the one unit, which stays `open` for others to be run in it."""
+    (unit,) = units
+    try:
+        held.begin("BEGIN IMMEDIATE")
+    except BaseException as error:  # noqa: BLE001  (its caller gets it)
+        unit.ended("busy" if sqlite_driver.is_busy(error) else "failed", error=error)
+    else:
+        unit.ended("open")
+    return 0
 
 
 def run_group(held: HeldConnection, units: Sequence[Unit]) -> int:
@@ -51,6 +64,9 @@ def run_group(held: HeldConnection, units: Sequence[Unit]) -> int:
             spoiler = _attempt(held, group)
         except BaseException as error:  # noqa: BLE001  (each caller gets it)
             held.rollback()
+            if repair.is_damage(error) and repair.heal(held):
+                _wait(group)
+                continue
             _give_up(units, group, error)
             if sqlite_driver.is_busy(error):
                 return committed
@@ -59,7 +75,10 @@ def run_group(held: HeldConnection, units: Sequence[Unit]) -> int:
             committed += sum(unit.state == "done" for unit in group)
         else:
             held.rollback()
-            _start_over(group, spoiler, apart)
+            if repair.is_damage(spoiler.error) and repair.heal(held):
+                _wait(group)
+            else:
+                _start_over(group, spoiler, apart)
 
 
 def _attempt(held: HeldConnection, group: Sequence[Unit]) -> Unit | None:
@@ -71,13 +90,15 @@ def _attempt(held: HeldConnection, group: Sequence[Unit]) -> Unit | None:
             continue
         before = held.driver.total_changes
         try:
-            unit.ended("done", _run(held, unit))
+            unit.ended("done", run_unit(held, unit))
         except BaseException as error:
             unit.ended("failed", error=error)
             if sqlite_driver.is_busy(error):
                 raise
             changed = held.driver.total_changes != before or not held.driver.in_transaction
-            if changed or len(group) == 1:  # DDL is not counted: units that do it come alone
+            if (
+                changed or len(group) == 1 or repair.is_damage(error)
+            ):  # DDL is not counted: units that do it come alone
                 return unit
     for unit in group:
         if unit.cancelled and unit.state == "done":
@@ -86,7 +107,8 @@ def _attempt(held: HeldConnection, group: Sequence[Unit]) -> Unit | None:
     return None
 
 
-def _run(held: HeldConnection, unit: Unit) -> Any:
+def run_unit(held: HeldConnection, unit: Unit) -> Any:
+    """Run a unit in the transaction that is open, in its caller's context; return its result."""
     tx = SQLiteTransaction(held)
     try:
         return unit.context.run(unit.work, tx)
@@ -102,6 +124,13 @@ def _give_up(units: Sequence[Unit], group: Sequence[Unit], error: BaseException)
     for unit in units:
         if unit.state != "cancelled" and (unit in group or (busy and unit.state == "waiting")):
             unit.ended("busy" if busy else "failed", error=error)
+
+
+def _wait(group: Sequence[Unit]) -> None:
+    """Have all units of a group run again."""
+    for unit in group:
+        if unit.state != "cancelled":
+            unit.state = "waiting"
 
 
 def _start_over(group: Sequence[Unit], spoiler: Unit, apart: list[Unit]) -> None:

@@ -10,10 +10,11 @@ from typing import Any, TypeVar, cast
 from hermes_orm.dialects.base import Work
 from hermes_orm.dialects.sqlite import upkeep
 from hermes_orm.dialects.sqlite.driver import as_standard, lock_error
-from hermes_orm.dialects.sqlite.group import Unit, run_group
+from hermes_orm.dialects.sqlite.group import Unit, hold, run_group
 from hermes_orm.dialects.sqlite.thread import ConnectionThread
 from hermes_orm.dialects.sqlite.transaction import HeldConnection
 from hermes_orm.dialects.waiting import pause
+from hermes_orm.errors import StoreLockedError
 
 T = TypeVar("T")
 
@@ -21,15 +22,28 @@ GROUP_LIMIT = 64
 CHECKPOINT_EVERY = 50
 
 
-class Waiting(Unit):
-    """A unit with its caller: where the answer goes and until when it may wait."""
+EXPIRY_SECONDS = 0.1
+"""How often the patience is looked at of those who wait for a held transaction."""
 
-    __slots__ = ("alone", "answer", "began", "ended_event", "patience")
+
+class Waiting(Unit):
+    """A unit with its caller: where the answer goes and until when it may wait.
+
+    One that `holds` has no work: it keeps the writer until `release`.
+    """
+
+    __slots__ = ("alone", "answer", "began", "ended_event", "holds", "patience")
 
     def __init__(
-        self, work: Work[Any], loop: asyncio.AbstractEventLoop, patience: float, alone: bool
+        self,
+        work: Work[Any],
+        loop: asyncio.AbstractEventLoop,
+        patience: float,
+        alone: bool,
+        holds: bool = False,
     ) -> None:
         super().__init__(work)
+        self.holds = holds
         self.answer: asyncio.Future[Any] = loop.create_future()
         self.ended_event: asyncio.Event | None = None
         self.began = loop.time()
@@ -52,6 +66,7 @@ class WriteQueue:
         self._waiting: deque[Waiting] = deque()
         self._running: Sequence[Waiting] = ()
         self._pausing = False
+        self._expiry: asyncio.TimerHandle | None = None
 
     async def run(self, work: Work[T], *, patience: float, alone: bool) -> T:
         """Run `work` in a committed transaction and return its result.
@@ -59,12 +74,35 @@ class WriteQueue:
         Cancelled while queued, it never runs; cancelled while running, it is rolled back before
         CancelledError leaves, unless its COMMIT had already begun.
         """
-        loop = self._bind()
-        unit = Waiting(work, loop, patience, alone)
+        unit = Waiting(work, self._bind(), patience, alone)
+        return cast(T, await self._answered(unit))
+
+    async def hold(self, patience: float) -> Waiting:
+        """Wait for the writer and begin a transaction on it, which is the caller's to `release`."""
+        unit = Waiting(lambda tx: None, self._bind(), patience, alone=True, holds=True)
+        await self._answered(unit)
+        return unit
+
+    def release(self, unit: Waiting) -> None:
+        """Go on with other units: the transaction of `hold` has ended."""
+        if unit in self._running:  # not of a loop that is gone
+            self._running = ()
+            if self._expiry is not None:
+                self._expiry.cancel()
+            _answer(unit, None)
+            self._count(1)
+            self._start()
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the connection is somebody's own, from its BEGIN to its release."""
+        return bool(self._running) and self._running[0].holds
+
+    async def _answered(self, unit: Waiting) -> Any:
         self._waiting.append(unit)
         self._start()
         try:
-            return cast(T, await unit.answer)
+            return await unit.answer
         except asyncio.CancelledError:
             await self._withdraw(unit)
             raise
@@ -73,6 +111,8 @@ class WriteQueue:
         """Follow the store to another event loop; what a finished loop left waiting is dropped."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
+            if self.is_held:
+                self._thread.submit(self._held.rollback, loop, lambda result, error: None)
             self._loop, self._running, self._pausing = loop, (), False
             self._waiting.clear()
         return loop
@@ -83,6 +123,8 @@ class WriteQueue:
             self._waiting.remove(unit)
             return
         unit.ended_event = asyncio.Event()
+        if unit.holds and not unit.answer.cancelled():  # it holds, and its caller never knew
+            self._undo(unit)
         while unit in self._running:
             try:
                 await unit.ended_event.wait()
@@ -105,12 +147,16 @@ class WriteQueue:
         def answered(committed: int | None, error: BaseException | None) -> None:
             self._finished(group, committed or 0, error)
 
-        self._thread.submit(lambda: run_group(self._held, group), self._loop, answered)
+        run = hold if group[0].holds else run_group
+        self._thread.submit(lambda: run(self._held, group), self._loop, answered)
 
     def _finished(
         self, group: Sequence[Waiting], committed: int, error: BaseException | None
     ) -> None:
         if self._running is not group:  # answered after the store went to another loop
+            return
+        if group[0].state == "open":
+            self._opened(group[0])
             return
         self._running = ()
         busy = [unit for unit in group if unit.state == "busy" and not unit.cancelled]
@@ -120,6 +166,28 @@ class WriteQueue:
         self._again(busy)
         self._count(committed)
         self._start()
+
+    def _opened(self, unit: Waiting) -> None:
+        if unit.answer.cancelled():
+            self._undo(unit)
+        else:
+            _answer(unit, None)
+            self._expire()
+
+    def _undo(self, unit: Waiting) -> None:
+        assert self._loop is not None
+        rollback = self._held.rollback
+        self._thread.submit(rollback, self._loop, lambda result, error: self.release(unit))
+
+    def _expire(self) -> None:
+        """Answer those whose patience is over while somebody holds the connection."""
+        assert self._loop is not None
+        now = self._loop.time()
+        for unit in [unit for unit in self._waiting if now - unit.began >= unit.patience]:
+            self._waiting.remove(unit)
+            unit.ended("failed", error=StoreLockedError(unit.patience))
+            _answer(unit, None)
+        self._expiry = self._loop.call_later(EXPIRY_SECONDS, self._expire)
 
     def _again(self, busy: Sequence[Waiting]) -> None:
         """Put busy units back at the head of the queue; answer those whose patience is over."""

@@ -1,0 +1,71 @@
+"""A transaction that keeps a pooled connection over several units."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from sqlalchemy import Connection
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from hermes_orm.dialects.base import Work
+from hermes_orm.dialects.postgresql.errors import translate
+from hermes_orm.dialects.postgresql.pool import clean_up, is_closed
+from hermes_orm.dialects.postgresql.transaction import READ_COMMITTED, PostgreSQLTransaction
+from hermes_orm.dialects.transport import HeldTransaction
+
+if TYPE_CHECKING:
+    from hermes_orm.dialects.postgresql.engine import PostgreSQLTransport
+
+T = TypeVar("T")
+
+
+class HeldServerTransaction(HeldTransaction):
+    """Runs units on one checked-out connection; `let_go` gives its permit back."""
+
+    def __init__(
+        self,
+        transport: PostgreSQLTransport,
+        connection: AsyncConnection,
+        let_go: Callable[[], None],
+    ) -> None:
+        super().__init__(transport.dialect)
+        self._transport = transport
+        self._connection = connection
+        self._let_go = let_go
+        self._is_open = True
+
+    async def start(self) -> None:
+        """Send BEGIN; a failure leaves a connection that `end` takes care of."""
+        await self._call(lambda tx: tx.command(READ_COMMITTED))
+
+    async def _run(self, work: Work[T]) -> T:
+        try:
+            return await self._call(work)
+        except Exception as error:  # noqa: BLE001  (it goes on, as callers see it)
+            raise translate(error, lost=await self._is_lost()) from None
+
+    async def _is_lost(self) -> bool:
+        if self._connection.invalidated:
+            return True
+        return is_closed((await self._connection.get_raw_connection()).driver_connection)
+
+    async def _commit(self) -> None:
+        await self._call(PostgreSQLTransaction.commit)
+        self._is_open = False
+
+    async def _call(self, work: Callable[[PostgreSQLTransaction], T]) -> T:
+        def run(connection: Connection) -> T:
+            tx = self._transport.new_transaction(connection, one_statement=False)
+            try:
+                return work(tx)
+            finally:
+                tx.end()
+
+        return await self._transport.run(self._connection, run)
+
+    async def _release(self) -> None:
+        try:
+            await clean_up(self._connection, self._is_open, was_cancelled=False)
+        finally:
+            self._let_go()
