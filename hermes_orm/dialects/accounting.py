@@ -119,8 +119,8 @@ def _route(given: Any) -> dict[str, Any]:
     """
     names = ("model", "billing_provider")
     is_first = and_(
-        func.coalesce(Session.api_call_count, _ZERO) == _ZERO,
         bindparam("has_route", type_=Session.archived.type) == literal_column("1"),
+        func.coalesce(Session.api_call_count, _ZERO) == _ZERO,
         or_(*(getattr(Session, name).is_distinct_from(given[name]) for name in names)),
     )
     return {

@@ -1,4 +1,4 @@
-"""Any reports, queued or not, come to the same on both databases."""
+"""Any reports, queued or not, come to the same on both databases, and to what a model says."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,8 +10,9 @@ from sqlalchemy import delete, select
 
 from hermes_orm import SessionDB
 from hermes_orm.dialects import Transaction
-from hermes_orm.dialects.accounting import COUNTERS
+from hermes_orm.dialects.accounting import COUNTERS, ROUTE
 from hermes_orm.models import Session, SessionModelUsage
+from tests.contract.usage_model import SUMS, Ledger
 
 TABLES = (SessionModelUsage, Session)
 
@@ -48,6 +49,25 @@ calls = st.lists(
     ),
     max_size=12,
 )
+
+
+def check(found: list[list[tuple[Any, ...]]], story: list[tuple[str, str, Any]]) -> None:
+    """Compare what a store holds with the model."""
+    ledger = Ledger()
+    ledger.session("t")["model"] = "a"
+    for kind, session_id, told in story:
+        if kind != "flush":
+            getattr(ledger, kind)(session_id, told)
+    spent, sessions = (
+        [dict(zip(model.__table__.columns.keys(), values, strict=True)) for values in rows]
+        for model, rows in zip(TABLES, found, strict=True)
+    )
+    keys = ("session_id", *ROUTE, "task")
+    assert {tuple(row[k] for k in keys): [row[n] for n in SUMS] for row in spent} == ledger.used
+    assert {
+        row["id"]: {name: row[name] or 0 if name in SUMS else row[name] for name in (*SUMS, *ROUTE)}
+        for row in sessions
+    } == ledger.sessions
 
 
 def contents(tx: Transaction) -> list[list[tuple[Any, ...]]]:
@@ -99,6 +119,7 @@ def test_reports_come_to_the_same(make_location: Callable[..., str], clock: Any)
         @given(calls)
         def compare(story: list[tuple[str, str, Any]]) -> None:
             first, *others = runner.run(outcomes(story))
+            check(first, story)
             for other in others:
                 assert other == first
 

@@ -88,7 +88,7 @@ async def test_later_calls_come_after_queued_usage(db: Any, session: str) -> Non
     row = await db.get_session("s")
     assert (row["billing_provider"], row["api_call_count"]) == ("new", 1)
     calls = 1
-    for later in (
+    followers: tuple[Callable[[], Any], ...] = (
         lambda: db.update_session_model("s", "n"),
         lambda: db.update_session_meta("s", "{}"),
         lambda: db.update_token_counts("s", output_tokens=1),
@@ -97,7 +97,8 @@ async def test_later_calls_come_after_queued_usage(db: Any, session: str) -> Non
         lambda: db.get_session_rich_row("s"),
         lambda: db.search_sessions_by_id("s"),
         lambda: db.get_recent_session_model_route("s"),
-    ):
+    )
+    for later in followers:
         await db.queue_token_counts("s", api_call_count=1)
         await later()
         calls += 1
@@ -218,20 +219,28 @@ async def test_child_process_leaves_the_queue_to_its_parent(
 
 
 async def test_deleted_session_takes_no_late_usage(
-    db: Any, raw: Any, open_store: Callable[..., Any]
-) -> None:  # usage 42, without the deletion itself
-    db.database.tombstones.bury(["s"])
+    db: Any, raw: Any, open_store: Callable[..., Any], session: str
+) -> None:  # usage 42
+    for _ in range(10):
+        await db.queue_token_counts("s", input_tokens=1)
+    assert await db.delete_session("s") is True
     await db.update_token_counts("s", input_tokens=3)
+    await db.update_token_counts("s", input_tokens=3, absolute=True)
     await db.queue_token_counts("s", input_tokens=3)
     await db.record_auxiliary_usage("s", "title", input_tokens=3)
     assert await db.get_session("s") is None
     assert await raw.fetch("SELECT * FROM session_model_usage") == []
+    await open_store().update_token_counts("s", input_tokens=4)
+    assert (await db.get_session("s"))["source"] == "unknown"
+    await db.update_token_counts("s", input_tokens=3)
+    assert await tokens(db) == 4
     await db.create_session("s", "cli")
     await db.update_token_counts("s", input_tokens=3)
-    assert await tokens(db) == 3
-    db.database.tombstones.bury(["t"])
-    await open_store().update_token_counts("t", input_tokens=3)
-    assert (await db.get_session("t"))["source"] == "unknown"
+    assert await tokens(db) == 7
+    await db.queue_token_counts("new", input_tokens=1)
+    assert await db.delete_sessions(["s", "new"]) == 2
+    await db.queue_token_counts("new", input_tokens=1)
+    assert await db.flush_token_counts() and await db.session_count() == 0
 
 
 async def test_tombstones_are_forgotten(db: Any, clock: Any, monkeypatch: Any) -> None:
