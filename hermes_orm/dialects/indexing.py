@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, Self
 
-from sqlalchemy import Connection, Text, cast, delete, func, insert, literal, or_, select
+from sqlalchemy import Connection, delete, func, insert, or_, select
 
 from hermes_orm.models import Message, StateMeta
 
@@ -51,11 +51,10 @@ def _number(text: str | None) -> int:
 class Indexing(ABC):
     """The indexes of messages: filling, rebuilding and tidying them; statements of one unit."""
 
+    stays_settled: ClassVar[bool] = False
+    """Whether indexes that are complete stay so while a store is open, whoever writes."""
     is_settled = False
-    """Whether nothing is pending, and nobody else can change that while this store is open."""
-
-    def saw_nothing_pending(self) -> None:
-        """Take notice that a search has found the indexes complete and up to date."""
+    """Whether a search has found them complete, so that the next need not ask."""
 
     def has(self, tx: Transaction, rebuild: Rebuild) -> bool:
         """Whether the indexes of a rebuild can be filled here."""
@@ -101,10 +100,11 @@ class Indexing(ABC):
 def defer_rebuild(connection: Connection, rebuild: Rebuild = REBUILD) -> None:
     """Say that all messages of now are still to be indexed, by later steps."""
     clear_rebuild(connection, rebuild)
-    last = func.max(Message.id)
-    for key, value in ((rebuild.high_water, cast(last, Text)), (rebuild.progress, literal("0"))):
-        some = select(literal(key), value).select_from(Message).having(last.is_not(None))
-        connection.execute(insert(StateMeta).from_select(["key", "value"], some))
+    last_id = connection.scalar(select(func.max(Message.id)))
+    if last_id is not None:
+        values = {rebuild.high_water: str(last_id), rebuild.progress: "0"}
+        rows = [{"key": key, "value": value} for key, value in values.items()]
+        connection.execute(insert(StateMeta), rows)
 
 
 def clear_rebuild(connection: Connection, *rebuilds: Rebuild) -> None:

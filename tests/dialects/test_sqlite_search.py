@@ -42,7 +42,7 @@ async def test_words_are_found_without_full_text_search(
     (whole,) = await db.search_messages("catenate")
     await drop_index(raw, "messages_fts_trigram")
     await drop_index(raw, "messages_fts")
-    store = open_store(read_only=read_only)
+    store = open_store(read_only=True) if read_only else db
     assert await found(store, "docker") == [19, 18, 17, 2, 1]
     assert await found(store, "docker", sort="oldest", limit=2, offset=1) == [2, 17]
     assert await found(store, "docker NOT deployment") == [19, 18, 1]

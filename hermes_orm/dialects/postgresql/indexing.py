@@ -99,9 +99,7 @@ def _rebuild_index(connection: Connection) -> None:
 class PostgreSQLIndexing(Indexing):
     """One GIN index over the entries, which hold CJK pairs, too."""
 
-    def saw_nothing_pending(self) -> None:
-        """Ask no more: every writer makes entries, and only a migration can leave some out."""
-        self.is_settled = True
+    stays_settled = True  # every writer makes entries, only a migration can leave some out
 
     def fill(self, tx: Transaction, rebuild: Rebuild, after_id: int, last_id: int) -> None:
         """Make the missing entries of a range of ids."""

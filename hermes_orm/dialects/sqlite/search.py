@@ -35,8 +35,7 @@ LEAST_SUBSTRING: Final = 3
 """Characters; a shorter text has no trigram."""
 
 _DAMAGE: Final = re.compile(
-    "malformed|fts5|vtable constructor failed"
-    "|no such tokenizer|no such (table|column): messages_fts"
+    "malformed|fts5|messages_fts|vtable constructor failed|no such tokenizer"
 )
 _STALE_KEYS: Final = {
     SearchIndex.WORDS: (STALE,),

@@ -38,6 +38,8 @@ class HeldConnection:
         self.connection: Connection = self._engine.connect()
         """Made before any transaction begins: SQLAlchemy ends its first connect with ROLLBACK."""
         self._is_query_only = False
+        self.repairs = 0
+        """How often search indexes were repaired because a write had failed."""
 
     def forbid_changes(self) -> None:
         """Have SQLite refuse every change until `allow_changes`.

@@ -84,7 +84,7 @@ class SearchRepository(Repository):
         stale_keys = search.stale_keys(index) if index else ()
         state = values_of(self.tx.all(_state((*stale_keys, *REBUILD))))
         if not state:
-            indexing.saw_nothing_pending()
+            indexing.is_settled = indexing.stays_settled
         if not state.keys().isdisjoint(stale_keys):
             return route.scanned(SCAN_FOR_INDEX)
         gap = Gap.of(state, REBUILD)

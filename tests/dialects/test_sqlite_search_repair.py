@@ -1,0 +1,189 @@
+"""Search indexes of a file that are missing, foreign or damaged: writes succeed, hits are right."""
+
+from collections.abc import Callable
+
+import pytest
+
+from hermes_orm import SessionDB
+from hermes_orm.dialects.sqlite import search_ddl, search_upkeep
+from tests.contract.finding import found, found_set
+from tests.contract.index_states import Index
+from tests.raw import Raw
+
+Open = Callable[..., SessionDB]
+NAMES = ("messages_fts", "messages_fts_trigram")
+TEXTS = ("red garden", "green garden 温室传感器", "blue house")
+
+
+@pytest.fixture
+def location(make_location: Callable[..., str]) -> str:
+    return make_location("sqlite")
+
+
+@pytest.fixture
+def index(raw: Raw) -> Index:
+    return Index(raw)
+
+
+@pytest.fixture
+async def told(open_store: Open) -> None:
+    """A closed store of three messages."""
+    db = open_store()
+    await db.create_session("s", "cli")
+    for text in TEXTS:
+        await db.append_message("s", "user", text)
+    await db.close()
+
+
+async def drop_triggers(raw: Raw) -> None:
+    for name in NAMES:
+        for event in ("insert", "delete", "update"):
+            await raw.execute(f"DROP TRIGGER {name}_{event}")
+
+
+async def append_raw(raw: Raw, text: str) -> None:
+    await raw.execute(
+        "INSERT INTO messages (session_id, role, content, timestamp) VALUES ('s', 'user', ?, 9)",
+        text,
+    )
+
+
+async def metas(raw: Raw) -> set[str]:
+    return {row[0] for row in await raw.fetch("SELECT key FROM state_meta WHERE key GLOB 'fts_*'")}
+
+
+async def test_triggers_that_another_tool_dropped_come_back(
+    told: None, open_store: Open, raw: Raw, index: Index
+) -> None:
+    await drop_triggers(raw)  # field report E4
+    await append_raw(raw, "yellow garden")
+    db = open_store()
+    assert await found_set(db, "garden") == [1, 2, 4]
+    await db.append_message("s", "user", "white garden")
+    await index.check(5)
+
+
+@pytest.mark.parametrize("mark", ["fts_stale", "nothing"])
+async def test_a_stale_index_is_built_anew_at_opening(
+    told: None, open_store: Open, raw: Raw, index: Index, mark: str
+) -> None:
+    await raw.execute("DELETE FROM messages_fts_data")
+    await raw.execute("INSERT INTO state_meta VALUES (?, '1')", mark)
+    db = open_store()
+    assert await found_set(db, "garden") == [1, 2]
+    if mark == "fts_stale":
+        await index.check(3)
+        assert await metas(raw) == set()
+
+
+async def test_an_index_of_another_shape_is_built_anew(
+    told: None, open_store: Open, raw: Raw, index: Index
+) -> None:
+    await raw.execute("DROP TABLE messages_fts")  # field report E7
+    await raw.execute("CREATE VIRTUAL TABLE messages_fts USING fts5(content, tool_name)")
+    db = open_store()
+    await db.append_message("s", "user", "white garden")
+    assert await found_set(db, "garden") == [1, 2, 4]
+    await index.check(4)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE {}_data SET block = x'ff' WHERE id = 10",
+        "UPDATE {}_data SET block = x'ff'",
+        "DELETE FROM {}_data",
+        "DELETE FROM {}_config",
+        "DROP TABLE {}_idx",
+        "DROP TABLE {}_docsize",
+    ],
+)
+async def test_a_message_is_stored_whatever_is_damaged_in_an_index(
+    told: None, open_store: Open, raw: Raw, index: Index, damage: str
+) -> None:
+    for name in NAMES:  # field reports E2, E3
+        await raw.execute(damage.format(name))
+    db = open_store()
+    for n in range(3):
+        await db.append_message("s", "user", f"white garden {n}")
+    assert await found_set(db, "garden") == [1, 2, 4, 5, 6]
+    assert await found_set(db, "arde") == [1, 2, 4, 5, 6]
+    assert await db.rebuild_fts() == 2
+    await index.check(6)
+    assert await metas(raw) == set()
+
+
+async def test_writes_go_on_without_an_index_that_cannot_be_repaired(
+    told: None,
+    open_store: Open,
+    raw: Raw,
+    index: Index,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    db = open_store()
+    assert await found_set(db, "garden") == [1, 2]
+    for n in range(2):
+        for name in NAMES:
+            await raw.execute(f"UPDATE {name}_data SET block = x'ff'")
+        await db.append_message("s", "user", f"white garden {n}")
+        assert await metas(raw) == ({"fts_stale"} if n else set())
+    await db.append_message("s", "user", "pink garden")
+    assert await found(db, "garden NOT white", sort="oldest") == [1, 2, 6]
+    hit = (await db.search_messages("pink", fields=["snippet"]))[0]
+    assert dict(hit) == {"snippet": ">>>pink<<< garden"}
+    assert not await db.fts_optimize_available()
+    assert await db.optimize_fts() >= 0
+    assert await db.rebuild_fts() == 2
+    assert await metas(raw) == set()
+    await index.check(6)
+
+
+async def test_another_process_that_detached_an_index_is_noticed(
+    told: None, open_store: Open, raw: Raw, index: Index
+) -> None:
+    db = open_store()
+    assert await found(db, "house") == [3]
+    await drop_triggers(raw)
+    await raw.execute("INSERT INTO state_meta VALUES ('fts_stale', '1')")
+    await append_raw(raw, "white house")
+    assert await found_set(db, "house") == [3, 4]
+    result = await db.optimize_fts_storage(vacuum=False)
+    assert result == {"ok": True, "vacuumed": None}
+    await index.check(4)
+    assert await metas(raw) == {"fts_storage_version"}
+
+
+async def test_without_full_text_search_everything_else_works(
+    told: None, open_store: Open, raw: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_upkeep, "has_fts5", lambda connection: False)
+    db = open_store()
+    await db.append_message("s", "user", "white garden")
+    names = [row[0] for row in await raw.fetch("SELECT name FROM sqlite_master")]
+    assert [name for name in names if name.startswith("messages_fts") and "_insert" in name] == []
+    assert await db.optimize_fts() == await db.rebuild_fts() == 0
+    assert not await db.fts_optimize_available()
+    assert not await db.fts_rebuild_step()
+    assert await db.optimize_fts_storage() == {"ok": False, "reason": "fts5_unavailable"}
+    await db.close()
+    monkeypatch.undo()
+    again = open_store()
+    assert await found_set(again, "garden") == [1, 2, 4]
+
+
+async def test_a_missing_tokenizer_costs_one_index_and_no_rebuilds(
+    told: None,
+    open_store: Open,
+    raw: Raw,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(search_upkeep, "can_create", lambda connection, index: False)
+    for name in ("insert", "delete", "update"):
+        await raw.execute(f"DROP TRIGGER messages_fts_trigram_{name}")
+    await raw.execute("DROP TABLE messages_fts_trigram")
+    monkeypatch.setattr(search_upkeep, "restore_search", None)  # S16: no rebuild at each opening
+    db = open_store()
+    assert await found(db, "传感器") == [2]
+    assert await db.optimize_fts() == 1
+    names = await raw.fetch("SELECT name FROM sqlite_master")
+    assert (search_ddl.SUBSTRINGS.name,) not in names
