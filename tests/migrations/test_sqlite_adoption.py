@@ -1,0 +1,270 @@
+"""Adoption of a SQLite file holds what it promises when it is disturbed."""
+
+import asyncio
+import hashlib
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hermes_orm import SchemaError, SessionDB, migrations
+from hermes_orm.dialects.sqlite import driver as sqlite_driver
+from hermes_orm.dialects.sqlite.adoption.lock import migration_lock
+from tests.historic.shape import differences, shape
+from tests.raw import Raw
+
+CHECKOUT = Path(__file__).parents[2]
+STEPS = [
+    "hermes_orm.dialects.sqlite.adoption.backup._copy",
+    "hermes_orm.dialects.sqlite.search_upkeep.drop_search",
+    "hermes_orm.dialects.revision_runs.replay_schema",
+    "hermes_orm.dialects.sqlite.adoption.adopting._stamp",
+    "alembic.command.upgrade",
+    "hermes_orm.dialects.sqlite.ddl.complete_head",
+    "hermes_orm.dialects.sqlite.search_upkeep.restore_search",
+    "hermes_orm.dialects.sqlite.adoption.adopting.verify",
+]
+"""Functions of an adoption, in the order in which they run."""
+
+KILLED_AFTER = [STEPS[0], STEPS[1], STEPS[4], STEPS[-1]]
+"""While it is copied, with the index gone, with the new schema, and just before the commit."""
+
+MESSAGES = 40
+OPEN = """
+import asyncio, sys
+from hermes_orm import SessionDB
+
+async def main():
+    async with SessionDB(sys.argv[1]) as db:
+        assert await db.message_count() == {messages}
+
+asyncio.run(main())
+"""
+KILLED = """
+import importlib, os, signal
+name, _, function = "{step}".rpartition(".")
+module = importlib.import_module(name)
+before = getattr(module, function)
+
+def after(*arguments, **options):
+    before(*arguments, **options)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+setattr(module, function, after)
+"""
+LIMITED = """
+import os, resource, sys
+size = os.path.getsize(sys.argv[1]) + {room}
+resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+"""
+
+
+@pytest.fixture
+async def old(tmp_path: Path, hermes_home: Path) -> Path:
+    """A file of version 16, as another program leaves it: rows, and no stamp of ours."""
+    path = tmp_path / "store" / "state.db"
+    await migrations.upgrade(str(path), "0016")
+    with closing(sqlite_driver.module().connect(str(path))) as connection:
+        connection.execute("DROP TABLE hermes_alembic_version")
+        connection.execute(
+            "INSERT INTO sessions (id, source, started_at, model, input_tokens, system_prompt)"
+            " VALUES ('s', 'cli', 1.0, 'acme', 10, 'You are kind.')"
+        )
+        connection.executemany(
+            "INSERT INTO messages (session_id, role, content, timestamp)"
+            " VALUES ('s', 'user', ?, ?)",
+            [(f"cistern {number} " + "x" * 1000, number) for number in range(MESSAGES)],
+        )
+        connection.commit()
+    return path
+
+
+def folder(path: Path) -> dict[str, str]:
+    """Return the digest of each file beside a store, and of the store."""
+    return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in path.parent.iterdir()}
+
+
+async def run(script: str, path: Path) -> int:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", script.replace("{messages}", str(MESSAGES)), str(path)),
+        cwd=CHECKOUT,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    _, errors = await process.communicate()
+    assert process.returncode in (0, 1, -signal.SIGKILL), errors
+    return process.returncode
+
+
+async def is_adopted(path: Path, template: Path) -> None:
+    """Check an adopted file: all rows, found by search, and nothing of an earlier schema."""
+    async with SessionDB(path) as db:
+        assert await db.message_count("s") == MESSAGES
+        session = await db.get_session("s")
+        assert session is not None
+        assert session["system_prompt"] == "You are kind."
+        assert len(await db.search_messages("cistern", limit=100)) == MESSAGES
+    raw = Raw(str(path))
+    assert await raw.fetch("PRAGMA integrity_check") == [("ok",)]
+    assert await raw.fetch("PRAGMA foreign_key_check") == []
+    assert await raw.fetch("SELECT input_tokens FROM session_model_usage") == [(10,)]
+    assert await raw.fetch("SELECT version FROM schema_version") == [(31,)]
+    assert differences(await shape(path), await shape(template)) == {}
+
+
+def backups(path: Path) -> list[Path]:
+    return list(path.parent.glob("state.db.bak-v16-*"))
+
+
+async def test_failure_of_a_step_leaves_the_file_as_it_was(
+    old: Path, monkeypatch: pytest.MonkeyPatch, sqlite_template: Path
+) -> None:
+    before = folder(old)
+
+    def fail(*arguments: object, **options: object) -> None:
+        raise LookupError("broken step")
+
+    for step in STEPS:
+        with monkeypatch.context() as patched:
+            patched.setattr(step, fail)
+            async with SessionDB(old) as db:
+                with pytest.raises(LookupError):
+                    await db.message_count()
+        assert folder(old) == before, step
+    await is_adopted(old, sqlite_template)
+    assert len(backups(old)) == 1
+
+
+async def test_killed_at_any_time_the_next_run_completes(
+    old: Path, tmp_path: Path, sqlite_template: Path
+) -> None:
+    for step in KILLED_AFTER:
+        path = tmp_path / step / "state.db"
+        path.parent.mkdir()
+        path.write_bytes(old.read_bytes())
+        assert await run(KILLED.replace("{step}", step) + OPEN, path) == -signal.SIGKILL
+        await is_adopted(path, sqlite_template)
+        names = {p.name for p in path.parent.iterdir()} - {p.name for p in backups(path)}
+        assert names == {"state.db"}, step
+
+
+async def test_two_processes_adopt_once(old: Path, sqlite_template: Path) -> None:
+    assert await asyncio.gather(*(run(OPEN, old) for _ in range(3))) == [0, 0, 0]
+    await is_adopted(old, sqlite_template)
+    assert len(backups(old)) == 1
+
+
+@pytest.mark.parametrize("room", [-10_000, 10_000], ids=["for the copy", "for the changes"])
+async def test_full_disk_leaves_the_file_as_it_was(
+    old: Path, sqlite_template: Path, room: int
+) -> None:
+    before = folder(old)
+    assert await run(LIMITED.replace("{room}", str(room)) + OPEN, old) == 1
+    # Only the next connection can undo what a process without room could not.
+    assert await Raw(str(old)).fetch("SELECT version FROM schema_version") == [(16,)]
+    assert folder(old) == before
+    await is_adopted(old, sqlite_template)
+
+
+async def test_without_room_for_a_backup_nothing_is_changed(
+    old: Path, monkeypatch: pytest.MonkeyPatch, sqlite_template: Path
+) -> None:
+    before = folder(old)
+    usage = "hermes_orm.dialects.sqlite.adoption.backup.shutil.disk_usage"
+    with monkeypatch.context() as patched:
+        patched.setattr(usage, lambda path: SimpleNamespace(free=100))
+        async with SessionDB(old) as db:
+            with pytest.raises(SchemaError, match="100 are free: nothing was changed"):
+                await db.message_count()
+        assert folder(old) == before
+        report = await migrations.adopt(str(old), backup=False)
+    assert report.backup is None
+    await is_adopted(old, sqlite_template)
+    assert backups(old) == []
+
+
+async def test_large_files_are_searchable_at_once_and_indexed_by_steps(
+    old: Path, monkeypatch: pytest.MonkeyPatch, sqlite_template: Path
+) -> None:
+    monkeypatch.setattr("hermes_orm.dialects.sqlite.adoption.adopting.REBUILT_AT_ONCE", 10)
+    report = await migrations.adopt(str(old))
+    assert report.search == "queued"
+    await is_adopted(old, sqlite_template)
+    async with SessionDB(old) as db:
+        while await db.fts_rebuild_step():
+            pass
+        assert len(await db.search_messages("cistern", limit=100)) == MESSAGES
+    assert await Raw(str(old)).fetch("SELECT count(*) FROM messages_fts_docsize") == [(MESSAGES,)]
+
+
+async def test_file_in_wal_mode_is_adopted_beside_its_readers(
+    old: Path, sqlite_template: Path
+) -> None:
+    with closing(sqlite_driver.module().connect(str(old), isolation_level=None)) as reader:
+        reader.execute("PRAGMA journal_mode=WAL")
+        reader.execute("BEGIN")
+        assert reader.execute("SELECT count(*) FROM messages").fetchone() == (MESSAGES,)
+        await is_adopted(old, sqlite_template)
+        assert reader.execute("SELECT count(*) FROM messages").fetchone() == (MESSAGES,)
+    (backup,) = backups(old)
+    assert await Raw(str(backup)).fetch("SELECT version FROM schema_version") == [(16,)]
+
+
+async def test_read_only_store_changes_nothing_and_says_what_is_missing(old: Path) -> None:
+    before = folder(old)
+    async with SessionDB(old, read_only=True) as db:
+        with pytest.raises(SchemaError, match=r"version 16.*read-only.*hermes-orm db upgrade"):
+            await db.message_count()
+    assert folder(old) == before
+
+
+async def test_stamped_file_of_an_older_revision_is_copied_and_upgraded(
+    old: Path, sqlite_template: Path
+) -> None:
+    await migrations.upgrade(str(old), "0020")
+    assert await migrations.current(str(old)) == "0020"
+    await is_adopted(old, sqlite_template)
+    assert len(list(old.parent.glob("state.db.bak-v20-*"))) == 1
+
+
+async def test_adoption_of_a_current_store_changes_nothing(
+    make_location: Callable[..., str],
+) -> None:
+    location = make_location("sqlite")
+    before = Path(location).read_bytes()
+    report = await migrations.adopt(location)
+    assert (report.start, report.search, report.backup) == ("0031", "kept", None)
+    assert Path(location).read_bytes() == before
+
+
+async def test_adoption_of_nothing_creates_nothing(tmp_path: Path) -> None:
+    with pytest.raises(SchemaError, match="empty: nothing was changed"):
+        await migrations.adopt(str(tmp_path / "state.db"))
+    assert not (tmp_path / "state.db").exists()
+
+
+async def test_waiting_for_another_adoption_is_bounded(old: Path) -> None:
+    before = folder(old)
+    async with migration_lock(old, 1):
+        with pytest.raises(SchemaError, match="been migrating state"):
+            await migrations.adopt(str(old), lock_wait=0.1)
+    assert folder(old) == before
+
+
+async def test_lock_passes_from_one_to_the_next(old: Path) -> None:
+    order: list[int] = []
+
+    async def hold(number: int) -> Any:
+        async with migration_lock(old, 5):
+            order.append(number)
+            await asyncio.sleep(0.05)
+            order.append(number)
+
+    await asyncio.gather(*map(hold, range(4)))
+    assert order[::2] == order[1::2]
+    assert sorted(set(order)) == [0, 1, 2, 3]
+    assert [path.name for path in old.parent.iterdir() if "lock" in path.name] == []
