@@ -39,7 +39,6 @@ async def delete_session(
     expected: set[object] | None = None
     if expected_delete_ids is not None:
         expected = set(_several(expected_delete_ids, "expected_delete_ids"))
-    await database.settle()
     deleted = await _deleted(
         database,
         folder,
@@ -58,7 +57,6 @@ async def delete_sessions(
     """
     folder = directory(database, sessions_dir)
     named = {key for key in _several(session_ids, "session_ids") if isinstance(key, str) and key}
-    await database.settle()
     deleted = await _deleted(
         database, folder, lambda tx: DeletionRepository(tx).delete_with_delegates(named)
     )
@@ -73,7 +71,6 @@ async def delete_session_if_empty(
     key = lookup_key(session_id)
     if key is None:
         return False
-    await database.settle()
     return bool(await _deleted_matching(database, folder, unused_filter(key)))
 
 
@@ -130,6 +127,7 @@ async def _deleted_matching(
 
 
 async def _deleted(database: Database, folder: Path | None, work: Work[set[str]]) -> set[str]:
+    await database.settle()
     deleted = await database.write(work)
     database.tombstones.bury(deleted)
     await remove_files(database, folder, deleted)

@@ -84,7 +84,7 @@ async def maybe_auto_prune_and_vacuum(
         if vacuum and result["pruned"] and await _is_over(database, LAST_VACUUM, pause):
             result["vacuumed"] = await _vacuumed(database)
         await _mark(database, LAST_PRUNE)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  (a failure must not stop the host)
         logger.warning("automatic pruning failed: %s", error)
         result["error"] = str(error)
     return result
@@ -109,7 +109,7 @@ async def maybe_auto_archive(
             database, idle_days, exclude_pinned=exclude_pinned
         )
         await _mark(database, LAST_ARCHIVE)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  (a failure must not stop the host)
         logger.warning("automatic archiving failed: %s", error)
         result["error"] = str(error)
     return result
@@ -142,7 +142,7 @@ async def _vacuumed(database: Database) -> bool:
         if is_worth_it:
             await upkeep.vacuum(database)
             await _mark(database, LAST_VACUUM)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  (a later one will do)
         logger.warning("the vacuum after automatic pruning failed: %s", error)
         return False
     return is_worth_it

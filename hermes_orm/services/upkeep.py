@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from hermes_orm.database import Database
+from hermes_orm.services.indexing import optimize_fts
 
 logger = logging.getLogger(__name__)
 
@@ -26,5 +27,14 @@ async def vacuum(database: Database) -> int:
     where a plain VACUUM locks nobody out.
     """
     database.stand_alone("vacuum")
+    tidied = await _tidied(database)
     await database.write(lambda tx: tx.dialect.upkeep.vacuum(tx), scope="statement", alone=True)
-    return 1
+    return tidied
+
+
+async def _tidied(database: Database) -> int:
+    try:
+        return await optimize_fts(database)
+    except Exception as error:  # noqa: BLE001  (the room comes back all the same)
+        logger.warning("the search indexes were not tidied: %s", error)
+        return 0

@@ -49,6 +49,24 @@ async def test_one_of_eight_processes_gets_a_title(location: str, db: Any) -> No
             assert f"'Title {number}' is already in use by session {owner['id']!r}" in text
 
 
+async def test_prune_that_is_killed_can_be_run_again(location: str, db: Any, raw: Any) -> None:
+    for number in range(20):
+        await db.create_session(f"s{number}", "cli", system_prompt=f"prompt {number}")
+        await db.append_message(f"s{number}", "user", f"needle {number}")
+        await db.end_session(f"s{number}", "done")
+    process = await start("pruning", location)
+    assert process.stdout is not None
+    assert await process.stdout.readline() == b"ready\n"
+    process.kill()
+    await process.wait()
+    assert len(await db.list_prune_candidates()) == 20
+    assert len(await db.search_messages("needle", limit=50)) == 20
+    assert await db.prune_sessions(older_than_days=None) == 20
+    assert await db.search_messages("needle") == []
+    for table in ("sessions", "messages", "system_prompts", "hermes_session_recency"):
+        assert await raw.fetch(f"SELECT count(*) FROM {table}") == [(0,)]
+
+
 async def at_once(module: str, calls: list[tuple[str, ...]]) -> list[Any]:
     """Run a process of `tests.<module>` for each call, all at once; return their answers."""
     processes = [await start(module, *arguments) for arguments in calls]
