@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -96,6 +97,11 @@ class Schema:
             return None
         given = environment.get_x_argument(as_dictionary=True)
         return given.get(name, environment.config.attributes.get(name))
+
+    @property
+    def _may_commit(self) -> bool:
+        """Whether the transaction is Alembic's: a replay runs in its caller's."""
+        return not self.offline and self.context.environment_context is not None
 
     # Tables and columns
 
@@ -217,11 +223,16 @@ class Schema:
         unique: bool = False,
         where: str | None = None,
     ) -> None:
-        """Create an index unless there is one of that name; a column may end in ` DESC`."""
+        """Create an index unless there is one of that name; a column may end in ` DESC`.
+
+        Where writers would wait long for it, what was done so far is committed, and the index is
+        built while they go on.
+        """
         if not self.offline and self.frozen.has_index(self.connection, name):
             return
         condition = None if where is None else sa.text(where)
-        self._op.create_index(
+        create = partial(
+            self._op.create_index,
             name,
             table,
             [sa.text(c) if not c.isidentifier() else c for c in columns],
@@ -229,6 +240,13 @@ class Schema:
             sqlite_where=condition,
             postgresql_where=condition,
         )
+        if not self.offline:
+            self.drop_indexes(name)  # what a build that failed has left: invalid, and in the way
+        if self._may_commit and self.frozen.is_big(self.connection, table):
+            with self.context.autocommit_block(), self.frozen.patient(self.connection):
+                create(postgresql_concurrently=True)
+        else:
+            create()
 
     def drop_indexes(self, *names: str) -> None:
         """Drop those of the indexes that exist."""

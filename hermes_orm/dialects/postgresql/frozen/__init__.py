@@ -8,6 +8,8 @@ from hermes_orm.dialects.postgresql.frozen.catalogue import (
     columns,
     has_foreign_key,
     has_index,
+    is_big,
+    patient,
     primary_key,
     triggers_of,
 )
@@ -33,6 +35,8 @@ __all__ = [
     "fill_recency",
     "has_foreign_key",
     "has_index",
+    "is_big",
+    "patient",
     "pause_search",
     "primary_key",
     "require_value",

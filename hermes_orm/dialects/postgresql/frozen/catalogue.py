@@ -1,6 +1,11 @@
 """What revisions look up in the current schema of a PostgreSQL database."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from sqlalchemy import Connection, text
+
+BIG_TABLE_ROWS = 2_000
 
 _IN_SCHEMA = "relnamespace = current_schema()::regnamespace"
 
@@ -26,9 +31,26 @@ def primary_key(connection: Connection, table: str) -> list[str]:
 
 
 def has_index(connection: Connection, name: str) -> bool:
-    """Whether there is an index of that name."""
-    query = text(f"SELECT count(*) FROM pg_class WHERE {_IN_SCHEMA} AND relname = :name")
+    """Whether there is an index of that name that was built to its end."""
+    query = text(
+        "SELECT count(*) FROM pg_class JOIN pg_index ON indexrelid = pg_class.oid "
+        f"WHERE {_IN_SCHEMA} AND relname = :name AND indisvalid"
+    )
     return bool(connection.scalar(query, {"name": name}))
+
+
+def is_big(connection: Connection, table: str) -> bool:
+    """Whether building an index of a table would keep its writers waiting for long."""
+    few = text(f"SELECT count(*) FROM (SELECT FROM {table} LIMIT {BIG_TABLE_ROWS}) AS few")
+    return bool(connection.scalar(few) == BIG_TABLE_ROWS)
+
+
+@contextmanager
+def patient(connection: Connection) -> Iterator[None]:
+    """Wait as long as it takes within the block, for nobody waits for a concurrent build."""
+    connection.exec_driver_sql("SET lock_timeout = 0")
+    yield
+    connection.exec_driver_sql("RESET lock_timeout")
 
 
 def has_foreign_key(connection: Connection, table: str, column: str) -> bool:

@@ -8,6 +8,8 @@ from hermes_orm.dialects.sqlite.frozen.catalogue import (
     columns,
     has_foreign_key,
     has_index,
+    is_big,
+    patient,
     primary_key,
     triggers_of,
 )
@@ -37,6 +39,8 @@ __all__ = [
     "fill_recency",
     "has_foreign_key",
     "has_index",
+    "is_big",
+    "patient",
     "pause_search",
     "primary_key",
     "require_value",

@@ -1,5 +1,7 @@
 """What revisions look up in a SQLite file."""
 
+from contextlib import AbstractContextManager, nullcontext
+
 from sqlalchemy import Connection, text
 
 
@@ -19,6 +21,16 @@ def has_index(connection: Connection, name: str) -> bool:
     """Whether there is an index of that name."""
     query = text("SELECT count(*) FROM sqlite_schema WHERE type = 'index' AND name = :name")
     return bool(connection.scalar(query, {"name": name}))
+
+
+def is_big(connection: Connection, table: str) -> bool:
+    """Return False: the whole migration is one transaction here."""
+    return False
+
+
+def patient(connection: Connection) -> AbstractContextManager[None]:
+    """Return a block without effect."""
+    return nullcontext()
 
 
 def has_foreign_key(connection: Connection, table: str, column: str) -> bool:
