@@ -14,7 +14,7 @@ from hermes_orm.repositories.retention import deletion
 from tests.appending import tell
 
 delete = deletion.DeletionRepository._delete
-chunks = []
+chunks: list[int] = []
 
 
 def stopping(self: deletion.DeletionRepository, rows: Sequence[Row]) -> None:

@@ -1,6 +1,7 @@
 """Automatic maintenance, vacuum and sizes: usage-and-maintenance.md sections 3.6 to 3.8."""
 
 import asyncio
+import itertools
 import random
 from collections.abc import Callable
 from typing import Any
@@ -16,12 +17,11 @@ DAY = 86_400
 @pytest.fixture
 async def one_old(story: Story, clock: Any) -> Callable[[], Any]:
     """A call that adds one session to prune."""
-    made = []
+    numbers = itertools.count()
 
     async def add() -> None:
-        made.append(len(made))
         long_ago = clock.time - 100 * DAY
-        await story.new(f"old{len(made)}", long_ago, ended_at=long_ago)
+        await story.new(f"old{next(numbers)}", long_ago, ended_at=long_ago)
 
     await add()
     return add
