@@ -149,9 +149,11 @@ class QueuedReport(Entry):
 
 async def _record(database: Database, report: Report) -> None:
     def work(tx: Transaction) -> None:
-        if report.session_id in database.tombstones:
+        usage = UsageRepository(tx)
+        # A deletion may have been undone, and another store may have created the session anew.
+        if report.session_id in database.tombstones and not usage.has_session(report.session_id):
             logger.debug("usage of the deleted session %r is dropped", report.session_id)
         else:
-            UsageRepository(tx).record(report)
+            usage.record(report)
 
     await database.write(work, scope="statement")

@@ -232,15 +232,27 @@ async def test_deleted_session_takes_no_late_usage(
     assert await raw.fetch("SELECT * FROM session_model_usage") == []
     await open_store().update_token_counts("s", input_tokens=4)
     assert (await db.get_session("s"))["source"] == "unknown"
-    await db.update_token_counts("s", input_tokens=3)
-    assert await tokens(db) == 4
+    await db.update_token_counts("s", input_tokens=3)  # it is there again
+    assert await tokens(db) == 7
+    assert await db.delete_session("s") is True
     await db.create_session("s", "cli")
     await db.update_token_counts("s", input_tokens=3)
-    assert await tokens(db) == 7
+    assert await tokens(db) == 3
     await db.queue_token_counts("new", input_tokens=1)
     assert await db.delete_sessions(["s", "new"]) == 2
     await db.queue_token_counts("new", input_tokens=1)
     assert await db.flush_token_counts() and await db.session_count() == 0
+
+
+async def test_deletion_that_is_undone_drops_no_usage(db: Any, session: str) -> None:
+    with contextlib.suppress(KeyError):
+        async with db.transaction() as unit:
+            assert await unit.delete_session("s") is True
+            await unit.update_token_counts("s", input_tokens=1)
+            assert await unit.get_session("s") is None
+            raise KeyError
+    await db.update_token_counts("s", input_tokens=2)
+    assert await tokens(db) == 2
 
 
 async def test_tombstones_are_forgotten(db: Any, clock: Any, monkeypatch: Any) -> None:

@@ -8,7 +8,7 @@ from sqlalchemy import bindparam, select
 
 from hermes_orm.dialects import Prepared
 from hermes_orm.dialects.accounting import ROUTE, UNKNOWN, count
-from hermes_orm.models import SessionModelUsage
+from hermes_orm.models import Session, SessionModelUsage
 from hermes_orm.repositories.base import Repository
 from hermes_orm.repositories.usage.reports import Report
 from hermes_orm.rows import ModelRoute
@@ -16,6 +16,7 @@ from hermes_orm.session_text import lookup_key
 
 _ROUTE_KEYS: Final = (*ROUTE, "api_call_count")
 
+FIND_SESSION = Prepared(select(Session.id).where(Session.id == bindparam("session_id")))
 RECENT_ROUTE = Prepared(
     select(*(getattr(SessionModelUsage, name) for name in _ROUTE_KEYS))
     .where(
@@ -42,6 +43,10 @@ class UsageRepository(Repository):
             self.tx.dialect.accounting.spend(self.tx, report.params, report.kind)
         else:
             self.tx.run(count(report.kind), report.params)
+
+    def has_session(self, session_id: str) -> bool:
+        """Return whether there is such a session."""
+        return self.tx.first(FIND_SESSION, {"session_id": session_id}) is not None
 
     def get_recent_session_model_route(self, session_id: str) -> ModelRoute | None:
         """Return the model and billing route that the session's main loop used last, or None."""
