@@ -202,16 +202,20 @@ class Database:
         await to_completion(self._closing)
 
     async def _close(self) -> None:
-        await self.token_queue.drain()
+        # What is queued may wait for a block that is open.
+        await asyncio.gather(self.token_queue.drain(), self._end_blocks())
         self._is_closed = True
         transport, self._transport = self._transport, None
-        loop = asyncio.get_running_loop()
-        await asyncio.gather(*(held.close() for held in self._held if held.loop is loop))
+        await self._end_blocks()
         if self._opening is not None and self._opening[0] is asyncio.get_running_loop():
             async with self._opening[1]:  # a connect that is under way sees the mark and gives up
                 pass
         if transport is not None:
             await transport.close()
+
+    async def _end_blocks(self) -> None:
+        loop = asyncio.get_running_loop()
+        await asyncio.gather(*(held.close() for held in self._held if held.loop is loop))
 
 
 __all__ = [

@@ -126,6 +126,30 @@ async def test_close_stores_what_is_queued(
     assert await tokens(db, "t") == 1
 
 
+async def test_close_stores_what_waits_for_a_block(
+    db: Any, session: str, open_store: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hermes_orm.dialects.transport.CLOSE_AFTER", 0.1)
+    is_held, is_closed = asyncio.Event(), asyncio.Event()
+
+    async def block() -> None:
+        async with db.transaction() as unit:
+            await unit.update_token_counts("s", input_tokens=100)
+            is_held.set()
+            await is_closed.wait()
+
+    holder = asyncio.create_task(block())
+    await is_held.wait()
+    await db.queue_token_counts("s", input_tokens=5)
+    began = asyncio.get_running_loop().time()
+    await db.close()
+    assert asyncio.get_running_loop().time() - began < 5
+    is_closed.set()
+    await asyncio.wait({holder})
+    assert holder.exception() is not None
+    assert await tokens(open_store()) == 5
+
+
 async def test_arguments_are_checked_at_once(db: Any, open_store: Callable[..., Any]) -> None:
     for bad in ({"bogus": 1}, {"input_tokens": "5"}):
         with pytest.raises(TypeError):
