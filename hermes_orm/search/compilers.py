@@ -1,7 +1,5 @@
 """The text of a query tree in the languages of the two databases."""
 
-from collections.abc import Sequence
-
 from hermes_orm.search.query import Node, Unit, fold
 from hermes_orm.search.vector import lexemes, pair_lexemes
 from hermes_orm.session_text import fold_ascii
@@ -54,19 +52,6 @@ def spellings(unit: Unit) -> tuple[str, ...]:
     if any(not letter.isascii() and letter.lower() != letter.upper() for letter in text):
         variants += [text.lower(), text.upper(), text.capitalize()]
     return tuple(dict.fromkeys(map(fold_ascii, variants)))
-
-
-def holds(node: Node, texts: Sequence[str]) -> bool:
-    """Whether texts hold what a tree asks for, as the scan of a database sees it."""
-    folded = [fold_ascii(text) for text in texts]
-
-    def occurs(unit: Unit) -> bool:
-        return any(part in text for part in spellings(unit) for text in folded)
-
-    def but_not(kept: bool, dropped: bool) -> bool:
-        return kept and not dropped
-
-    return fold(node, unit=occurs, all_of=all, any_of=any, but_not=but_not)
 
 
 def _fts5_string(unit: Unit) -> str:

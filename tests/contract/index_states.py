@@ -18,7 +18,9 @@ class Index:
     def __init__(self, raw: Raw) -> None:
         self._raw = raw
 
-    async def lose(self, ids: Iterable[int], *, high_water: int, progress: int) -> None:
+    async def lose(
+        self, ids: Iterable[int], *, high_water: int, progress: int | None = None
+    ) -> None:
         """Take messages out of the index, as if a rebuild had not reached them."""
         for row_id in ids:
             if self._raw.is_postgres:

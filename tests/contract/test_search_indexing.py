@@ -1,11 +1,14 @@
 """The search index is rebuilt in steps, while everything is found."""
 
 import itertools
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from hermes_orm import SessionDB
 from hermes_orm.repositories.search import indexing
+from hermes_orm.rows import StorageProgress
 from tests.contract.finding import found, found_set
 from tests.contract.index_states import Index
 from tests.raw import Raw
@@ -58,3 +61,100 @@ async def test_steps_end_a_rebuild(
     assert await found(db, "updated6") == [6]
     assert await found(db, "foo6") == []
     await index.check(10)
+
+
+async def test_the_storage_is_brought_into_order_in_the_foreground(
+    db: SessionDB, index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await needles(db, index)
+    monkeypatch.setattr(indexing, "STEP_IDS", 2)
+    seen: list[tuple[str, int, int, int]] = []
+
+    def progress(event: StorageProgress) -> None:
+        seen.append((event["phase"], event["percent"], event["indexed"], event["total"]))
+
+    result = await db.optimize_fts_storage(progress_cb=progress)
+    assert result == {"ok": True, "vacuumed": True}
+    settled = [(phase, 100, 0, 0) for phase in ("backfill", "teardown", "vacuum", "done")]
+    assert seen == [("backfill", 50, 4, 8), ("backfill", 75, 6, 8), *settled]
+    seen.clear()
+    assert await db.optimize_fts_storage(progress_cb=progress, vacuum=False) == {
+        "ok": True,
+        "vacuumed": None,
+    }
+    assert [event[0] for event in seen] == ["backfill", "backfill", "teardown", "done"]
+    assert not await db.fts_optimize_available()
+    await index.check(10)
+
+
+async def test_an_index_that_lost_everything_is_filled_again(
+    db: SessionDB, index: Index, raw: Raw
+) -> None:
+    await needles(db, index)
+    await index.lose([1, 2, 3, 4, 9, 10], high_water=8)  # and where it was
+    assert await db.fts_optimize_available()
+    assert (await db.optimize_fts_storage(vacuum=False))["ok"]
+    await index.check(10)
+    await index.defer("nonsense", "7")
+    assert await db.fts_rebuild_status() is None
+    assert not await db.fts_rebuild_step()
+    await index.defer(0, 0)  # S16: it would never end
+    assert not await db.fts_rebuild_step()
+    assert await raw.fetch("SELECT key FROM state_meta WHERE key LIKE 'fts_rebuild%'") == []
+
+
+async def test_a_rebuild_at_once_ends_a_rebuild_in_steps(
+    db: SessionDB, index: Index, open_store: Callable[..., SessionDB]
+) -> None:
+    await needles(db, index)  # S16
+    reader = open_store(read_only=True)
+    assert await reader.fts_rebuild_status() is not None
+    assert not await reader.fts_rebuild_step()
+    assert not await reader.fts_optimize_available()
+    assert await reader.optimize_fts() == await reader.rebuild_fts() == 0
+    assert await reader.optimize_fts_storage() == {"ok": False, "reason": "read_only"}
+    assert await found_set(reader, "needle NOT foo5") == [1, 2, 3, 4, 6, 7, 8, 9, 10]
+    assert await db.rebuild_fts() >= 1
+    while await db.fts_rebuild_step():
+        pass
+    await index.check(10)
+    assert await db.optimize_fts() >= 1
+    assert await db.fts_cjk_rebuild_status() is None
+    assert not await db.fts_cjk_rebuild_step()
+
+
+async def test_structured_and_cjk_messages_of_the_gap_are_found(
+    db: SessionDB, index: Index, session: str, open_store: Callable[..., SessionDB]
+) -> None:
+    parts = [
+        {"type": "text", "text": 'a "quoted" 温室传感器\ttab'},
+        {"type": "image_url", "u": "x"},
+    ]
+    await db.append_message(session, "user", parts)
+    await db.append_message(session, "user", "温室 plain")
+    await db.append_message(session, "tool", "温室 of a tool", tool_name="greenhouse")
+    await db.append_message(session, "user", parts)
+    before = [await db.search_messages(query, **filters) for query, filters in GAP_QUERIES]
+    await index.lose([1, 2, 3], high_water=3, progress=0)
+    reopened = open_store()
+    for (query, filters), hits in zip(GAP_QUERIES, before, strict=True):
+        assert await reopened.search_messages(query, **filters) == hits, query
+        assert await reopened.search_messages(query, limit=1, offset=1, **filters) == hits[1:2]
+
+
+GAP_QUERIES: list[tuple[str, dict[str, Any]]] = [
+    (query, {"sort": "newest", "role_filter": roles})
+    for query, roles in (
+        ("quoted", None),
+        ('"quoted"', None),
+        ("image_url", None),
+        ("温室传感", None),
+        ("温室", None),
+        ("温", None),
+        ("传感器 NOT plain", None),
+        ("uote", None),
+        ("温室", ["tool"]),
+        ("温室", ["tool", "user"]),
+        ("greenhouse", ["tool"]),
+    )
+]

@@ -102,7 +102,9 @@ def is_empty(connection: Connection, found: Objects) -> bool:
 
 def is_own(found: Objects) -> bool:
     """Whether views are as this project defines them; others may show other texts."""
-    return all(found.get(index.view) == index.view_ddl() for index in present(found))
+    return all(
+        found.get(index.view, "").split() == index.view_ddl().split() for index in present(found)
+    )
 
 
 def lost_position(connection: Connection) -> bool:

@@ -40,10 +40,8 @@ class Route:
 
     def beside(self, gap: Gap) -> Route:
         """Return the route while a rebuild has still to index the messages of a gap."""
-        shape = self.shape
-        if shape.search.undecided() is not None:
-            return replace(self, gap=gap, shape=replace(shape, has_gap=True, shown=Shown.TEXTS))
-        return replace(self, gap=gap, shape=replace(shape, shown=max(shape.shown, Shown.VALUES)))
+        has_gap = self.shape.search.undecided() is not None
+        return replace(self, gap=gap, shape=replace(self.shape, has_gap=has_gap, shown=Shown.TEXTS))
 
     def through_gap(self) -> Route:
         """Return the route to the hits that the index does not hold yet."""

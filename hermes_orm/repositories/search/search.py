@@ -25,7 +25,7 @@ from hermes_orm.repositories.search.routes import SCAN_FOR_INDEX, Route, fallbac
 from hermes_orm.repositories.search.statements import PLAIN_COLUMNS, Texts, pages
 from hermes_orm.repositories.search.surroundings import CONTEXT, REPEATED
 from hermes_orm.rows import ContextEntry, SearchHit
-from hermes_orm.search.compilers import holds
+from hermes_orm.search.checks import holds_substrings, holds_words
 from hermes_orm.search.text import context_text, search_columns, whole_text
 
 COMPARED_AT_ONCE: Final = 500
@@ -51,14 +51,29 @@ class SearchRepository(Repository):
 
     def _found(self, request: SearchRequest, route: Route) -> tuple[Route, Sequence[Row]]:
         route, rows = self._page(route, request)
-        fallback = None if rows else fallback_route(request, self.tx.dialect.search)
+        search = self.tx.dialect.search
+        fallback = None if self._are_hits(route, rows) else fallback_route(request, search)
         if fallback is None or (request.offset and self._has_hits(route, request)):
             return route, rows
         return self._page(fallback, request)
 
     def _has_hits(self, route: Route, request: SearchRequest) -> bool:
         """Whether there is a hit on any page."""
-        return bool(self._page(route.counted(), request.first_hit())[1])
+        return self._are_hits(*self._page(route.counted(), request.first_hit()))
+
+    def _are_hits(self, route: Route, rows: Sequence[Row]) -> bool:
+        """Whether the rows say that the query finds something.
+
+        What the scan of a gap has found inside of words only would keep a word search from its
+        fallback.
+        """
+        if route.gap is None or route.shape.index is not SearchIndex.WORDS:
+            return bool(rows)
+        return any(
+            row[_ID] not in range(route.gap.after_id + 1, route.gap.last_id + 1)
+            or holds_words(route.tree, _searched(row, route.shape.texts))
+            for row in rows
+        )
 
     def _page(self, route: Route, request: SearchRequest) -> tuple[Route, Sequence[Row]]:
         """The page of one route, found by scan when its index is out of order."""
@@ -159,7 +174,7 @@ class SearchRepository(Repository):
             return True
         stored = row[len(_KEYS)]
         is_plain = decode_content(stored) is stored
-        return is_plain or holds(route.tree, _searched(row, route.shape.texts))
+        return is_plain or holds_substrings(route.tree, _searched(row, route.shape.texts))
 
     def _selected(self, route: Route, offset: int, limit: int) -> Sequence[Row]:
         params = {**route.params, "limit": limit, "offset": offset}
