@@ -46,7 +46,7 @@ def _is_key(entry: Any) -> bool:
     change, *rest = entry
     if change not in ("modify_nullable", "modify_default"):
         return False
-    return Base.metadata.tables[rest[1]].columns[rest[2]].primary_key
+    return bool(Base.metadata.tables[rest[1]].columns[rest[2]].primary_key)
 
 
 def _words(entry: Any) -> str:

@@ -25,6 +25,7 @@ UNCHECKED = text("""
     SELECT conname FROM pg_constraint
     WHERE NOT convalidated AND connamespace = current_schema()::regnamespace ORDER BY 1
 """)
+REFUSE = "nothing: it would be refused"
 VERSION = text("SELECT version FROM schema_version LIMIT 1")
 
 
@@ -42,7 +43,7 @@ def describe(connection: Connection) -> Status:
     try:
         found = opening.recognise(connection)
     except SchemaError as error:
-        return Status("refused", fingerprint=str(error), upgrade=f"refuse it: {error}", **status)
+        return Status("refused", fingerprint=str(error), upgrade=REFUSE, **status)
     if found == "empty":
         return Status("empty", fingerprint="no tables", upgrade="create the schema", **status)
     if found == opening.ADOPTABLE:

@@ -20,6 +20,7 @@ T = TypeVar("T")
 
 INDEXES = ("messages_fts", "messages_fts_trigram", "messages_fts_cjk")
 LAYOUT_3 = {"messages_fts": "messages_fts_src", "messages_fts_trigram": "messages_fts_trigram_src"}
+REFUSE = "nothing: it would be refused"
 UPGRADES = {
     "empty": ("empty", "create the newest schema"),
     "head": ("current", "nothing"),
@@ -43,7 +44,7 @@ def describe(connection: Connection) -> Status:
     try:
         findings = examine(driver)
     except SchemaError as error:
-        return _status(driver, "refused", Findings("old"), str(error), f"refuse it: {error}")
+        return _status(driver, "refused", Findings("old"), str(error), REFUSE)
     kind, upgrade = UPGRADES.get(
         findings.kind,
         ("older", f"back up the file, then migrate it from {findings.revision} to {HEAD_REVISION}"),
