@@ -23,6 +23,7 @@ from sqlalchemy.dialects.postgresql import Insert, insert
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy.sql.operators import OperatorType
 
 from hermes_orm.models import Message
 from hermes_orm.models.base import Base
@@ -149,11 +150,21 @@ def has_key(column: SQLColumnExpression[Any], key: SQLColumnExpression[Any]) -> 
     return column == _key(key)
 
 
-class _is_key_of(FunctionElement[bool]):
+class _condition(FunctionElement[bool]):
+    """A condition as it stands: with SQLAlchemy's `= 1` behind it, SQLite uses no index for it."""
+
+    type = Boolean()
+    inherit_cache = True
+
+    def self_group(self, against: OperatorType | None = None) -> Any:
+        """Return the condition itself, wherever it stands."""
+        return self
+
+
+class _is_key_of(_condition):
     """Whether a column is among the keys that a query yields."""
 
     name = "is_key_of"
-    type = Boolean()
     inherit_cache = True
 
 
@@ -177,11 +188,10 @@ def has_key_of(column: SQLColumnExpression[Any], keys: Select[Any]) -> ColumnEle
     return _is_key_of(column, keys.scalar_subquery())
 
 
-class _beyond(FunctionElement[bool]):
+class _beyond(_condition):
     """Whether a row of a group comes after, or before, a row id in it."""
 
     name = "beyond"
-    type = Boolean()
     inherit_cache = True
 
     def __init__(self, *parts: SQLColumnExpression[Any], before: bool) -> None:
