@@ -90,16 +90,40 @@ def replay_schema(connection: Connection, revision: str) -> None:
     revision_runs.replay_schema(connection, scripts, revision, CONTEXT_OPTIONS)
 
 
+async def downgrade(
+    url: str | Location,
+    revision: str,
+    *,
+    force: bool = False,
+    lock_wait: float = LOCK_WAIT_SECONDS,
+) -> None:
+    """Take the database at `url` back to a revision, for a program that knows no newer one.
+
+    Raises alembic.util.CommandError, and changes nothing, when that would lose what users have
+    stored, unless `force` confirms the loss.
+    """
+
+    def action(connection: Connection) -> None:
+        command.downgrade(_config(connection, force=force), revision)
+
+    await run(url, action, lock_wait=lock_wait)
+
+
 def _to(revision: str) -> Callable[[Connection], None]:
     """Return what brings a database to a revision."""
 
     def action(connection: Connection) -> None:
         deferred = revision == "head"  # the dialect completes the index of a file that it adopts
-        config = Config(attributes={"connection": connection, "defer_search": deferred})
-        config.set_main_option("script_location", str(script_folder()).replace("%", "%%"))
-        command.upgrade(config, revision)
+        command.upgrade(_config(connection, defer_search=deferred), revision)
 
     return action
+
+
+def _config(connection: Connection, **attributes: bool) -> Config:
+    """Return the configuration of a command that runs on a connection."""
+    config = Config(attributes={"connection": connection, **attributes})
+    config.set_main_option("script_location", str(script_folder()).replace("%", "%%"))
+    return config
 
 
 async def current(url: str | Location) -> str | None:
