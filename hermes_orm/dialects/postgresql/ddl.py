@@ -5,6 +5,7 @@ from sqlalchemy import Connection
 from hermes_orm.dialects.creation import create_tables, describe_new_database, stamp_head
 from hermes_orm.dialects.postgresql.markers_ddl import create_json_reader
 from hermes_orm.dialects.postgresql.recency_ddl import RECENCY_TRIGGERS, create_recency_triggers
+from hermes_orm.dialects.postgresql.trigram_ddl import create_trigram_indexes
 from hermes_orm.dialects.recency import fill_recency
 from hermes_orm.models import Base
 from hermes_orm.models.own import OWN_TABLES
@@ -21,4 +22,5 @@ def create_head(connection: Connection) -> None:
     describe_new_database(connection)
     create_recency_triggers(connection)
     create_json_reader(connection)
+    create_trigram_indexes(connection)
     stamp_head(connection)

@@ -15,6 +15,7 @@ from hermes_orm.dialects.postgresql.frozen.catalogue import (
 )
 from hermes_orm.dialects.postgresql.markers_ddl import create_json_reader
 from hermes_orm.dialects.postgresql.recency_ddl import RECENCY_TRIGGERS, create_recency_triggers
+from hermes_orm.dialects.postgresql.trigram_ddl import TRIGRAM_INDEXES, create_trigram_indexes
 from hermes_orm.dialects.recency import fill_recency
 
 __all__ = [
@@ -100,12 +101,15 @@ def create_derived_0031(connection: Connection) -> None:
         connection.exec_driver_sql(statement)
     create_recency_triggers(connection)
     create_json_reader(connection)
+    create_trigram_indexes(connection)
 
 
 def drop_derived_0031(connection: Connection) -> None:
     """Drop what revision 0031 created, tables aside that are the same on every database."""
     for name in sorted(RECENCY_TRIGGERS):
         connection.exec_driver_sql(f"DROP FUNCTION IF EXISTS {name}() CASCADE")
+    for name in TRIGRAM_INDEXES:
+        connection.exec_driver_sql(f"DROP INDEX IF EXISTS {name}")
     connection.exec_driver_sql("DROP FUNCTION IF EXISTS hermes_recency_refresh(text[])")
     connection.exec_driver_sql("DROP FUNCTION IF EXISTS hermes_json_text(text, text)")
     connection.exec_driver_sql("DROP TABLE IF EXISTS message_search")
