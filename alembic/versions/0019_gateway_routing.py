@@ -34,15 +34,13 @@ def schema(db: Schema) -> None:
                 "entry_json": "entry_json",
                 "updated_at": "updated_at",
             },
+            """(
+                SELECT *, row_number() OVER (
+                    PARTITION BY coalesce(scope, ''), session_key ORDER BY updated_at DESC
+                ) AS place
+                FROM gateway_routing
+            ) AS routes WHERE place = 1""",
             lambda: create_routes(db),
-            tail="""
-                WHERE NOT EXISTS (
-                    SELECT 1 FROM gateway_routing AS later
-                    WHERE later.session_key = gateway_routing.session_key
-                    AND coalesce(later.scope, '') = coalesce(gateway_routing.scope, '')
-                    AND later.updated_at > gateway_routing.updated_at
-                )
-            """,
         )
     else:
         create_routes(db)

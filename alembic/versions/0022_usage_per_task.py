@@ -68,8 +68,8 @@ def change_key(db: Schema, columns: Sequence[Column], key: Sequence[str]) -> Non
     db.replace_table(
         "session_model_usage",
         merged,
+        f"session_model_usage GROUP BY {', '.join(merged[name] for name in key)}",
         lambda: create_usage(db, columns, key),
-        tail=f"GROUP BY {', '.join(merged[name] for name in key)}",
     )
 
 

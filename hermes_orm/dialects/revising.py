@@ -198,13 +198,13 @@ class Schema:
         self.frozen.add_foreign_key(self.connection, table, column.name, (target, name))
 
     def replace_table(
-        self, table: str, rows: Mapping[str, str], create: Callable[[], Any], *, tail: str = ""
+        self, table: str, rows: Mapping[str, str], source: str, create: Callable[[], Any]
     ) -> None:
-        """Make a table anew; `rows` says for each new column what to select from the old table."""
+        """Make a table anew; `rows` says for each column what to select from `source`."""
         triggers = [] if self.offline else self.frozen.triggers_of(self.connection, table)
         names = ", ".join(rows)
         selected = ", ".join(f"{expression} AS {name}" for name, expression in rows.items())
-        self.run(f"CREATE TEMPORARY TABLE hermes_kept AS SELECT {selected} FROM {table} {tail}")
+        self.run(f"CREATE TEMPORARY TABLE hermes_kept AS SELECT {selected} FROM {source}")
         self.run(f"DROP TABLE {table}")
         create()
         self.run(f"INSERT INTO {table} ({names}) SELECT {names} FROM hermes_kept")

@@ -36,6 +36,7 @@ POSTGRES = {
         LEFT JOIN pg_collation k ON k.oid = a.attcollation
         LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
         WHERE c.relnamespace = current_schema()::regnamespace AND a.attnum > 0 AND c.relkind = 'r'
+        AND NOT a.attisdropped
         ORDER BY 1, 2
     """,
     "constraints": """
@@ -65,6 +66,19 @@ async def catalogue(location: str) -> dict[str, list[tuple[Any, ...]]]:
     queries = {**(POSTGRES if raw.is_postgres else SQLITE), **STAMPS}
     found = {name: await raw.fetch(query) for name, query in queries.items()}
     return {name: [tuple(map(normal, row)) for row in rows] for name, rows in found.items()}
+
+
+def differences(
+    found: dict[str, list[tuple[Any, ...]]], expected: dict[str, list[tuple[Any, ...]]]
+) -> list[str]:
+    """Return a line for each definition that only one of two databases has."""
+    return [
+        f"{sign} {name}: {row}"
+        for name in expected
+        for sign, rows, others in (("-", expected, found), ("+", found, expected))
+        for row in rows[name]
+        if row not in others[name]
+    ]
 
 
 def normal(value: Any) -> Any:
