@@ -26,10 +26,12 @@ VISIT = """
 import asyncio, importlib, inspect, json, sys
 from pathlib import Path
 
-module, location, own, calls, parts = sys.argv[1], sys.argv[2], sys.argv[3], *map(json.loads, sys.argv[4:])
+module, location, own = sys.argv[1:4]
+calls, parts = map(json.loads, sys.argv[4:])
 
 async def main():
-    db = importlib.import_module(module).SessionDB(location if "://" in location else Path(location))
+    store = importlib.import_module(module).SessionDB
+    db = store(location if "://" in location else Path(location))
 
     async def call(name, *args, **kwargs):
         result = getattr(db, name)(*args, **kwargs)
@@ -180,6 +182,6 @@ async def test_database_of_the_existing_postgresql_store_is_adopted(
     await write(location, "ours")
     assert await read(location) == expected("theirs", "ours")
     assert await sound(location)
-    with pytest.raises(pytest.fail.Exception, match="newer|unsupported|version"):
+    with pytest.raises(pytest.fail.Exception, match=r"newer|unsupported|version"):
         await program.visit(location, "late")
     assert await read(location) == expected("theirs", "ours")
