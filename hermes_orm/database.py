@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
+
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hermes_orm.background import BackgroundQueue
 from hermes_orm.completion import to_completion
@@ -89,6 +91,13 @@ class Database:
             self._check_not_held("a write")
         transport = self._transport or await self._connect(patience)
         return await transport.write(work, scope=scope, patience=patience, alone=alone)
+
+    async def lend(self, call: Callable[[AsyncConnection], Awaitable[T]], *, commits: bool) -> T:
+        """Await `call` with the connection of a transaction: a host's own SQL."""
+        if commits and self.read_only:
+            raise ReadOnlyStoreError.of("_write")
+        transport = self._transport or await self._connect(DEFAULT_PATIENCE)
+        return await transport.lend(call, commits=commits)
 
     @asynccontextmanager
     async def transaction(self, patience: float = DEFAULT_PATIENCE) -> AsyncIterator[Database]:

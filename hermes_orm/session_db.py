@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import copy
+import functools
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
+
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hermes_orm.database import (
     ACTIVITY_PATIENCE,
@@ -66,6 +69,8 @@ from hermes_orm.services import (
 )
 from hermes_orm.session_text import MAX_TITLE_LENGTH, sanitize_title
 
+Lend = Callable[[Callable[[AsyncConnection], Awaitable[Any]]], Awaitable[Any]]
+
 
 class SessionDB:
     """Session store for AIAgent on SQLite or PostgreSQL.
@@ -118,6 +123,24 @@ class SessionDB:
             unit = copy.copy(self)
             unit.database = database
             yield unit
+
+    # The agent keeps its delegations, by SQL of its own, in a store that has these names.
+    @property
+    def _read_only(self) -> bool:
+        return self.read_only
+
+    @property
+    def _read(self) -> Lend:
+        return self._lending(commits=False)
+
+    @property
+    def _write(self) -> Lend:
+        return self._lending(commits=True)
+
+    def _lending(self, *, commits: bool) -> Lend:
+        if not self.database.dialect.lends_connections:
+            raise AttributeError("only a PostgreSQL store lends its connections")
+        return functools.partial(self.database.lend, commits=commits)
 
     # Sessions
     create_session = runs(sessions.create_session, modifies=True)

@@ -172,6 +172,8 @@ class Dialect(ABC):
     """Prefix that tells stored structured content from text."""
     is_on_one_host: bool
     """Whether everybody who uses a database runs on its host, where process ids mean the same."""
+    lends_connections: bool
+    """Whether a host can run SQL of its own on the store's connections."""
     transcript: Transcript
     accounting: Accounting
     search: Search

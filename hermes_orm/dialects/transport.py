@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import NoReturn, TypeVar
+
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hermes_orm.completion import to_completion
 from hermes_orm.dialects.base import Dialect, Scope, Work
@@ -48,6 +50,10 @@ class Transport(ABC):
     @abstractmethod
     async def write(self, work: Work[T], *, scope: Scope, patience: float, alone: bool) -> T:
         """Run `work` and commit; again while the database is busy and patience lasts."""
+
+    async def lend(self, call: Callable[[AsyncConnection], Awaitable[T]], *, commits: bool) -> T:
+        """Await `call` with the connection of a transaction (`Dialect.lends_connections`)."""
+        raise AssertionError("this dialect lends no connections")
 
     @abstractmethod
     async def begin(self, patience: float) -> HeldTransaction:

@@ -17,6 +17,7 @@ class PostgreSQLDialect(Dialect):
     name = "postgresql"
     content_marker = "\x01json:"
     is_on_one_host = False
+    lends_connections = True
 
     def __init__(self) -> None:
         self.transcript = PostgreSQLTranscript()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from hermes_orm.completion import InFlight, cancelled_once, to_completion
-from hermes_orm.dialects.base import ACTIVITY_PATIENCE, Dialect, Scope, Work
+from hermes_orm.dialects.base import ACTIVITY_PATIENCE, DEFAULT_PATIENCE, Dialect, Scope, Work
 from hermes_orm.dialects.postgresql import errors, opening
 from hermes_orm.dialects.postgresql.holding import HeldServerTransaction
 from hermes_orm.dialects.postgresql.options import EngineOptions
@@ -24,7 +24,7 @@ from hermes_orm.dialects.postgresql.transaction import (
     PostgreSQLTransaction,
     PsycopgTransaction,
 )
-from hermes_orm.dialects.transport import HeldTransaction, Transport
+from hermes_orm.dialects.transport import Transport
 from hermes_orm.dialects.waiting import patiently
 from hermes_orm.errors import EventLoopError, StoreClosedError
 
@@ -123,12 +123,23 @@ class PostgreSQLTransport(Transport):
         await connection.close()
         return result
 
-    async def begin(self, patience: float) -> HeldTransaction:
+    async def lend(self, call: Callable[[AsyncConnection], Awaitable[T]], *, commits: bool) -> T:
+        """Await `call` with a connection inside of a transaction; commit, or undo what it did."""
+        held = await self.begin(DEFAULT_PATIENCE)
+        try:
+            result = await call(held.connection)
+        except BaseException:
+            await held.end(commits=False)
+            raise
+        await held.end(commits=commits)
+        return result
+
+    async def begin(self, patience: float) -> HeldServerTransaction:
         """Take a connection for one transaction; other units run on others."""
         self._check_loop()
         return await self.translated(self._begun())
 
-    async def _begun(self) -> HeldTransaction:
+    async def _begun(self) -> HeldServerTransaction:
         assert self._permits is not None
         await self._permits.acquire()
         try:

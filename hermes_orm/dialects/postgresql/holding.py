@@ -31,7 +31,7 @@ class HeldServerTransaction(HeldTransaction):
     ) -> None:
         super().__init__(transport.dialect)
         self._transport = transport
-        self._connection = connection
+        self.connection = connection
         self._let_go = let_go
         self._is_open = True
 
@@ -46,9 +46,9 @@ class HeldServerTransaction(HeldTransaction):
             raise translate(error, lost=await self._is_lost()) from None
 
     async def _is_lost(self) -> bool:
-        if self._connection.invalidated:
+        if self.connection.invalidated:
             return True
-        return is_closed((await self._connection.get_raw_connection()).driver_connection)
+        return is_closed((await self.connection.get_raw_connection()).driver_connection)
 
     async def _commit(self) -> None:
         await self._call(PostgreSQLTransaction.commit)
@@ -62,10 +62,10 @@ class HeldServerTransaction(HeldTransaction):
             finally:
                 tx.end()
 
-        return await self._transport.run(self._connection, run)
+        return await self._transport.run(self.connection, run)
 
     async def _release(self) -> None:
         try:
-            await clean_up(self._connection, self._is_open, was_cancelled=False)
+            await clean_up(self.connection, self._is_open, was_cancelled=False)
         finally:
             self._let_go()

@@ -17,6 +17,7 @@ class SQLiteDialect(Dialect):
     name = "sqlite"
     content_marker = "\x00json:"
     is_on_one_host = True
+    lends_connections = False
 
     def __init__(self) -> None:
         self.transcript = SQLiteTranscript()
