@@ -6,7 +6,6 @@ They cost no hit when they are missing, only speed: a search then reads every se
 import logging
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import DBAPIError
 
 logger = logging.getLogger("hermes_orm.postgresql")
 
@@ -18,41 +17,43 @@ TRIGRAM_INDEXES = {
 }
 """What they index of `sessions`, folded as `ascii_lower` folds it."""
 
-_SCHEMA = (
-    "SELECT quote_ident(nspname) FROM pg_extension JOIN pg_namespace ON pg_namespace.oid = "
-    "extnamespace WHERE extname = 'pg_trgm'"
+_PLACE = (
+    "SELECT quote_ident(nspname) {into} FROM pg_extension JOIN pg_namespace "
+    "ON pg_namespace.oid = extnamespace WHERE extname = 'pg_trgm'"
 )
+_INDEXES = "\n".join(
+    f"EXECUTE $sql$CREATE INDEX IF NOT EXISTS {name} ON sessions "
+    f'USING gin (lower(({text}) COLLATE "C") $sql$ || place || $sql$.gin_trgm_ops)$sql$;'
+    for name, text in TRIGRAM_INDEXES.items()
+)
+# One block, which a script can hold, too. A store's own schema may be dropped at any time: the
+# extension, which a database has once, goes to `public`.
+_CREATE = f"""
+    DO $body$
+    DECLARE place text;
+    BEGIN
+        {_PLACE.format(into="INTO place")};
+        IF place IS NULL THEN
+            BEGIN
+                CREATE EXTENSION IF NOT EXISTS pg_trgm SCHEMA public;
+            EXCEPTION WHEN OTHERS THEN
+                RAISE WARNING USING MESSAGE = 'no extension pg_trgm: ' || SQLERRM;
+                RETURN;
+            END;
+            {_PLACE.format(into="INTO place")};
+        END IF;
+        {_INDEXES}
+    END $body$
+"""
 
 
-def create_trigram_indexes(connection: Connection) -> bool:
-    """Create the extension, where that is permitted, and the indexes; False: there is none.
-
-    A store's own schema may be dropped at any time: the extension, which a database has once, goes
-    to `public`.
-    """
-    schema = connection.exec_driver_sql(_SCHEMA).scalar() or _create_extension(connection)
-    if schema is None:
-        return False
-    for name, text in TRIGRAM_INDEXES.items():
-        connection.exec_driver_sql(
-            f"CREATE INDEX IF NOT EXISTS {name} ON sessions "
-            f'USING gin (lower(({text}) COLLATE "C") {schema}.gin_trgm_ops)'
-        )
-    return True
-
-
-def _create_extension(connection: Connection) -> str | None:
-    try:
-        with connection.begin_nested():
-            connection.exec_driver_sql("CREATE EXTENSION IF NOT EXISTS pg_trgm SCHEMA public")
-    except DBAPIError as error:
-        reason = str(error.orig).partition("\n")[0]
+def create_trigram_indexes(connection: Connection) -> None:
+    """Create the extension, where that is permitted, and the indexes; else warn."""
+    connection.exec_driver_sql(_CREATE)
+    found = connection.exec_driver_sql(_PLACE.format(into=""))
+    if found is not None and found.first() is None:  # (a script returns nothing)
         logger.warning(
             "parts of session ids and titles are searched without an index, since the extension "
-            "pg_trgm cannot be created (%s): have an administrator run CREATE EXTENSION pg_trgm, "
-            "then hermes-orm db upgrade",
-            reason,
+            "pg_trgm is missing and may not be created: have an administrator run "
+            "CREATE EXTENSION pg_trgm, then hermes-orm db upgrade"
         )
-        return None
-    schema: str = connection.exec_driver_sql(_SCHEMA).scalar_one()
-    return schema
