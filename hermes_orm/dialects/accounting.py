@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence, Set
 from functools import lru_cache
 from typing import Any, Final, Literal
 
@@ -42,6 +43,12 @@ ROUTE: Final = ("model", "billing_provider", "billing_base_url", "billing_mode")
 USED: Final = tuple(f"used_{name}" for name in ROUTE)
 """Parameters: the route of a usage row; None takes the session's."""
 
+NOTHING: Final[Mapping[str, Any]] = {
+    **dict.fromkeys((*COSTS, *DESCRIPTIONS, *ROUTE)),
+    **dict.fromkeys(COUNTERS, 0),
+}
+"""A report that tells nothing."""
+
 GREATEST: Final = 2**63 - 1
 GREATEST_COST: Final = 1e12
 """US dollars; more is no bill."""
@@ -67,9 +74,11 @@ def _raised_cost(total: Any, cost: ColumnElement[Any]) -> ColumnElement[Any]:
     return case((total.between(-limit, limit), total), else_=literal_column("0.0")) + cost
 
 
-@lru_cache
-def counted(kind: Kind) -> Insert:
-    """Return the statement that creates the session of a report, or adds the report to its row."""
+def counted(kind: Kind, told: Set[str] = NOTHING.keys()) -> Insert:
+    """Return the statement that creates the session of a report, or adds the report to its row.
+
+    `told`: what may differ from `NOTHING`.
+    """
     values: dict[str, Any] = {
         "id": bindparam("session_id"),
         "source": UNKNOWN,
@@ -82,24 +91,40 @@ def counted(kind: Kind) -> Insert:
         return statement.on_conflict_do_update(
             index_elements=["id"], set_={"source": Session.source}
         )
-    zeroed = (*COUNTERS, "estimated_cost_usd")
-    values |= {name: func.coalesce(_given(name), _ZERO) for name in zeroed}
-    values |= {name: _given(name) for name in ("actual_cost_usd", *DESCRIPTIONS, *ROUTE)}
+    if told >= set(ROUTE[:2]):
+        told = told | set(ROUTE)
+    told = told | set(COSTS)
+    for name in _in_order((*COUNTERS, *COSTS, *DESCRIPTIONS, *ROUTE), told):
+        is_zeroed = name in COUNTERS or name == "estimated_cost_usd"
+        values[name] = func.coalesce(_given(name), _ZERO) if is_zeroed else _given(name)
     statement = insert_into(Session, values)
-    given = statement.excluded
-    totals = _replaced() if kind == "absolute" else _added(given)
-    described: dict[str, Any] = {
-        name: func.coalesce(given[name], getattr(Session, name)) for name in DESCRIPTIONS
-    }
     return statement.on_conflict_do_update(
-        index_elements=["id"], set_=totals | described | _route(given)
+        index_elements=["id"], set_=_changes(kind, told, statement.excluded)
     )
 
 
-def _added(given: Any) -> dict[str, Any]:
+def _changes(kind: Kind, told: Set[str], given: Any) -> dict[str, Any]:
+    changes = _replaced() if kind == "absolute" else _added(given, told)
+    for name in _in_order(DESCRIPTIONS, told):
+        changes[name] = func.coalesce(given[name], getattr(Session, name))
+    for name in _in_order(ROUTE, told):
+        changes[name] = func.coalesce(getattr(Session, name), given[name])
+    if told >= set(ROUTE):
+        is_first = _is_first(given)
+        changes |= {name: case((is_first, given[name]), else_=changes[name]) for name in ROUTE}
+    return changes
+
+
+def _in_order(names: Sequence[str], told: Set[str]) -> list[str]:
+    return [name for name in names if name in told]
+
+
+def _added(given: Any, told: Set[str]) -> dict[str, Any]:
     actual = Session.actual_cost_usd
     return {
-        **{name: _raised(getattr(Session, name), given[name]) for name in COUNTERS},
+        **{
+            name: _raised(getattr(Session, name), given[name]) for name in _in_order(COUNTERS, told)
+        },
         "estimated_cost_usd": _raised_cost(Session.estimated_cost_usd, given.estimated_cost_usd),
         "actual_cost_usd": func.coalesce(_raised_cost(actual, given.actual_cost_usd), actual),
     }
@@ -112,26 +137,19 @@ def _replaced() -> dict[str, Any]:
     }
 
 
-def _route(given: Any) -> dict[str, Any]:
-    """What a session runs on: the route that answered first, whatever was asked for.
+def _is_first(given: Any) -> ColumnElement[bool]:
+    """Whether a report is the first that was accounted: the route that answered counts then.
 
-    Until then, and for a route that is not known in full, only what is missing is filled.
+    Later, and for a route that is not known in full, only what is missing is filled.
     """
-    names = ("model", "billing_provider")
-    is_first = and_(
+    return and_(
         bindparam("has_route", type_=Session.archived.type) == literal_column("1"),
         func.coalesce(Session.api_call_count, _ZERO) == _ZERO,
-        or_(*(getattr(Session, name).is_distinct_from(given[name]) for name in names)),
+        or_(*(getattr(Session, name).is_distinct_from(given[name]) for name in ROUTE[:2])),
     )
-    return {
-        name: case(
-            (is_first, given[name]), else_=func.coalesce(getattr(Session, name), given[name])
-        )
-        for name in ROUTE
-    }
 
 
-def spent(session: FromClause) -> Insert:
+def spent(session: FromClause, told: Set[str] = NOTHING.keys()) -> Insert:
     """Return the statement that adds a report to its usage row; `session` holds its session."""
     defaults = (UNKNOWN, "", "", "")
     route = [
@@ -142,25 +160,26 @@ def spent(session: FromClause) -> Insert:
         )
         for used, name, default in zip(USED, ROUTE, defaults, strict=True)
     ]
-    numbers = [func.coalesce(_given(name), _ZERO) for name in (*COUNTERS, *COSTS)]
-    now = bindparam("now", type_=Session.started_at.type)
-    names = ["session_id", *ROUTE, "task", *COUNTERS, *COSTS, *DESCRIPTIONS[:2]]
+    row, now = SessionModelUsage, bindparam("now", type_=Session.started_at.type)
+    counters, costs, described = (
+        _in_order(names, told) for names in (COUNTERS, COSTS, DESCRIPTIONS[:2])
+    )
     report: Select[Any] = select(
         session.c.id,
         *route,
         bindparam("task", type_=TEXT),
-        *numbers,
-        *(_given(name) for name in DESCRIPTIONS[:2]),
+        *(func.coalesce(_given(name), _ZERO) for name in (*counters, *costs)),
+        *(_given(name) for name in described),
         now,
         now,
     ).where(session.c.id == bindparam("session_id", type_=TEXT))
-    row = SessionModelUsage
-    statement = insert(row).from_select([*names, "first_seen", "last_seen"], report)
+    names = ["session_id", *ROUTE, "task", *counters, *costs, *described, "first_seen", "last_seen"]
+    statement = insert(row).from_select(names, report)
     given = statement.excluded
     changed: dict[str, Any] = {
-        **{name: _raised(getattr(row, name), given[name]) for name in COUNTERS},
-        **{name: _raised_cost(getattr(row, name), given[name]) for name in COSTS},
-        **{name: func.coalesce(given[name], getattr(row, name)) for name in DESCRIPTIONS[:2]},
+        **{name: _raised(getattr(row, name), given[name]) for name in counters},
+        **{name: _raised_cost(getattr(row, name), given[name]) for name in costs},
+        **{name: func.coalesce(given[name], getattr(row, name)) for name in described},
         "last_seen": given.last_seen,
     }
     key = [column.name for column in row.__table__.primary_key]

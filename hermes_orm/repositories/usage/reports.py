@@ -17,6 +17,7 @@ from hermes_orm.dialects.accounting import (
     DESCRIPTIONS,
     GREATEST,
     GREATEST_COST,
+    NOTHING,
     ROUTE,
     UNKNOWN,
     USED,
@@ -115,7 +116,7 @@ class Report:
 
 
 def _encoded(session_id: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    params = {**_NOTHING, "session_id": stored_key(session_id), "now": clock.now()}
+    params = {**NOTHING, "session_id": stored_key(session_id), "now": clock.now()}
     is_absolute = given.get("absolute")
     if is_absolute:
         params["estimated_cost_usd"] = 0.0
@@ -172,4 +173,3 @@ _ENCODERS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     **dict.fromkeys(COSTS, _cost),
     **dict.fromkeys(_TEXTS, _text),
 }
-_NOTHING: Final = {**dict.fromkeys(_ENCODERS), **dict.fromkeys(COUNTERS, 0)}
