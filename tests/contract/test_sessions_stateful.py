@@ -4,38 +4,19 @@ PostgreSQL's is a database with rules of its own for order and case, where the s
 HERMES_TEST_STATEFUL_EXAMPLES sets how many sequences are run; 1000 take about five minutes.
 """
 
-import asyncio
-import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    rule,
-    run_state_machine_as_test,
-)
-from sqlalchemy import delete, update
+from hypothesis.stateful import invariant, rule
+from sqlalchemy import update
 
-from hermes_orm import SessionDB
-from hermes_orm.dialects import Transaction
-from hermes_orm.errors import StoreError
-from hermes_orm.models import (
-    ConversationGeneration,
-    Message,
-    Session,
-    SessionRecency,
-    StateMeta,
-    SystemPrompt,
-)
+from hermes_orm.models import Session
+from tests.contract.pairs import Pair, run, two_stores
 from tests.contract.session_values import (
-    START,
     config_texts,
     configs,
     counted,
@@ -58,8 +39,7 @@ from tests.contract.session_values import (
 )
 from tests.postgres_server import PostgresServer
 
-EXAMPLES = int(os.environ.get("HERMES_TEST_STATEFUL_EXAMPLES", "15"))
-WRITTEN = (Message, SessionRecency, Session, SystemPrompt, StateMeta, ConversationGeneration)
+EXAMPLES = 15
 
 LOOK_UPS = (
     "get_session",
@@ -81,45 +61,8 @@ TITLE_LOOK_UPS = ("get_session_by_title", "resolve_session_by_title", "get_next_
 FLAGS = ("archived", "pinned", "hidden", "read")
 
 
-def empty(tx: Transaction) -> None:
-    """Take away what the operations here write."""
-    for model in WRITTEN:
-        tx.connection.execute(delete(model))
-
-
-async def outcome(store: SessionDB, operation: str, *args: Any, **options: Any) -> str:
-    """What an operation answered: value, types and order of keys, or the error."""
-    try:
-        return repr(await getattr(store, operation)(*args, **options))
-    except sqlite3.IntegrityError as error:
-        if isinstance(error, StoreError):
-            return repr(error)
-        return "IntegrityError"  # each database has words of its own
-    except Exception as error:  # noqa: BLE001  (whatever it is: the other must raise the same)
-        return repr(error)
-
-
-class Pair(RuleBasedStateMachine):
-    """A store on SQLite and one on PostgreSQL that are told the same."""
-
-    def __init__(self, runner: asyncio.Runner, stores: list[SessionDB], clock: Any) -> None:
-        super().__init__()
-        self.runner, self.stores, self.clock = runner, stores, clock
-
-    def both(self, operation: str, *args: Any, **options: Any) -> str:
-        async def outcomes() -> list[str]:
-            calls = (outcome(store, operation, *args, **options) for store in self.stores)
-            return await asyncio.gather(*calls)
-
-        sqlite, postgres = self.runner.run(outcomes())
-        assert sqlite == postgres, operation
-        return sqlite
-
-    @initialize()
-    def begin(self) -> None:
-        self.clock.time = START
-        for store in self.stores:
-            self.runner.run(store.database.write(empty))
+class Sessions(Pair):
+    """Operations on sessions."""
 
     @rule(seconds=st.sampled_from([0.0, 0.25, 60.0, 604_801.0]))
     def wait(self, seconds: float) -> None:
@@ -254,26 +197,12 @@ class Pair(RuleBasedStateMachine):
 
 
 @pytest.fixture
-def pair(
+def make_machine(
     make_location: Callable[..., str], postgres_server: PostgresServer, clock: Any
-) -> Iterator[Callable[[], Pair]]:
-    name = f"{postgres_server.prefix}_{os.getpid()}_foreign"
-    postgres_server.create_foreign(name)
-    foreign = postgres_server.location(name, "postgresql+asyncpg")
-    with asyncio.Runner() as runner:
-        stores = [SessionDB(location) for location in (make_location("sqlite"), foreign)]
-        yield lambda: Pair(runner, stores, clock)
-        for store in stores:
-            runner.run(store.close())
-    postgres_server.drop(name)
+) -> Iterator[Callable[[], Sessions]]:
+    with two_stores(make_location, postgres_server) as (runner, stores):
+        yield lambda: Sessions(runner, stores, clock)
 
 
-def test_both_databases_agree(pair: Callable[[], Pair]) -> None:
-    options = settings(
-        max_examples=EXAMPLES,
-        stateful_step_count=30,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
-    machine: Any = pair  # (a function that makes one will do)
-    run_state_machine_as_test(machine, settings=options)
+def test_both_databases_agree(make_machine: Callable[[], Sessions]) -> None:
+    run(make_machine, EXAMPLES)
