@@ -204,7 +204,8 @@ async def test_impossible_numbers_are_ignored(
 async def test_spoilt_totals_begin_anew(db: Any, raw: Any, session: str) -> None:
     spoilt = "'NaN'" if raw.is_postgres else "9e999"
     report = {"input_tokens": 1, "estimated_cost_usd": 0.5, "actual_cost_usd": 0.25}
-    for costs, counter in ((spoilt, "NULL"), ("NULL", "NULL")):
+    word = "NULL" if raw.is_postgres else "'many'"
+    for costs, counter in ((spoilt, "NULL"), ("NULL", word), (word, word)):
         await raw.execute(
             f"UPDATE sessions SET estimated_cost_usd = {costs}, actual_cost_usd = {costs},"
             f" input_tokens = {counter}, api_call_count = NULL"
