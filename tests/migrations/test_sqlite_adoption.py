@@ -192,12 +192,11 @@ async def test_large_files_are_searchable_at_once_and_indexed_by_steps(
 ) -> None:
     monkeypatch.setattr("hermes_orm.dialects.sqlite.adoption.adopting.REBUILT_AT_ONCE", 10)
     report = await migrations.adopt(str(old))
-    assert report.search == "queued"
-    await is_adopted(old, sqlite_template)
+    assert (report.search, report.holes) == ("queued", ())
     async with SessionDB(old) as db:
-        while await db.fts_rebuild_step():
-            pass
         assert len(await db.search_messages("cistern", limit=100)) == MESSAGES
+        assert (await db.optimize_fts_storage(vacuum=False))["ok"]
+    await is_adopted(old, sqlite_template)
     assert await Raw(str(old)).fetch("SELECT count(*) FROM messages_fts_docsize") == [(MESSAGES,)]
 
 
@@ -229,6 +228,69 @@ async def test_stamped_file_of_an_older_revision_is_copied_and_upgraded(
     assert await migrations.current(str(old)) == "0020"
     await is_adopted(old, sqlite_template)
     assert len(list(old.parent.glob("state.db.bak-v20-*"))) == 1
+
+
+ODD = {
+    "number lags": (["UPDATE schema_version SET version = 13"], 13, 15, "0013"),
+    "number leads": (["UPDATE schema_version SET version = 22"], 22, 15, "0019"),
+    "two numbers": (["INSERT INTO schema_version VALUES (25)"], None, 15, "0015"),
+    "no number": (["UPDATE schema_version SET version = 'new'"], None, 15, "0015"),
+    "hole": (["DROP INDEX idx_sessions_title_unique"], 16, 3, "0016"),
+    "index of CJK without its tokenizer": (
+        [
+            "CREATE VIEW messages_fts_cjk_src AS SELECT id, content FROM messages",
+            "CREATE VIRTUAL TABLE messages_fts_cjk USING fts5(content, tokenize='unicode61')",
+            "PRAGMA writable_schema = 1",
+            "UPDATE sqlite_master SET sql = replace(sql, 'unicode61', 'cjk_unicode61') "
+            "WHERE name = 'messages_fts_cjk'",
+        ],
+        *(16, 15, "0016"),
+    ),
+    "damaged index": (["UPDATE messages_fts_data SET block = x'00'"], 16, 15, "0016"),
+    "left of an interrupted conversion": (
+        ["CREATE TABLE fts_v22_trash_messages_fts_data (id INTEGER PRIMARY KEY, block BLOB)"],
+        *(16, 15, "0016"),
+    ),
+}
+"""Defect -> statements that make it, and version, shape and start of the report."""
+
+
+@pytest.mark.parametrize("defect", ODD)
+async def test_odd_shapes_are_recognised_and_repaired(
+    old: Path, sqlite_template: Path, defect: str
+) -> None:
+    statements, *expected = ODD[defect]
+    with closing(sqlite_driver.module().connect(str(old))) as connection:
+        for statement in statements:
+            connection.execute(statement)
+        connection.commit()
+    report = await migrations.adopt(str(old))
+    assert [report.version, report.shape, report.start] == expected
+    await is_adopted(old, sqlite_template)
+
+
+async def test_complete_file_with_a_hole_is_repaired(
+    make_location: Callable[..., str], sqlite_template: Path
+) -> None:
+    location = make_location("sqlite")
+    raw = Raw(location)
+    await raw.execute("DROP TABLE hermes_alembic_version")
+    await raw.execute("DROP INDEX idx_sessions_source_id")
+    await raw.execute("ALTER TABLE sessions DROP COLUMN compression_recovery_deadline")
+    report = await migrations.adopt(location)
+    holes = ("idx_sessions_source_id", "sessions.compression_recovery_deadline")
+    assert (report.version, report.shape, report.holes) == (31, 14, holes)
+    assert differences(await shape(location), await shape(sqlite_template)) == {}
+
+
+async def test_store_that_was_downgraded_to_nothing_is_created_again(
+    old: Path, sqlite_template: Path
+) -> None:
+    with closing(sqlite_driver.module().connect(str(old.with_name("b.db")))) as connection:
+        connection.execute("CREATE TABLE hermes_alembic_version (version_num TEXT PRIMARY KEY)")
+    async with SessionDB(old.with_name("b.db")) as db:
+        assert await db.message_count() == 0
+    assert differences(await shape(old.with_name("b.db")), await shape(sqlite_template)) == {}
 
 
 async def test_adoption_of_a_current_store_changes_nothing(

@@ -6,7 +6,7 @@ import sqlite3
 from typing import Any
 
 from hermes_orm.dialects.sqlite import ddl
-from hermes_orm.dialects.sqlite.adoption.fingerprint import Findings, examine
+from hermes_orm.dialects.sqlite.adoption.fingerprint import STAMP_TABLE, Findings, examine
 from hermes_orm.dialects.sqlite.recency_ddl import show_recency
 from hermes_orm.dialects.sqlite.transaction import HeldConnection
 from hermes_orm.errors import MigrationRequiredError, SchemaError
@@ -34,6 +34,7 @@ def ensure_schema(held: HeldConnection) -> None:
     held.begin("BEGIN IMMEDIATE")
     try:
         if not is_current(held.driver) and examine(held.driver).kind == "empty":
+            held.driver.execute(f"DROP TABLE IF EXISTS {STAMP_TABLE}")  # left by a downgrade
             ddl.create_head(held.connection)
         else:  # another process may have been first: then there is nothing left to do
             ddl.complete_head(held.connection)

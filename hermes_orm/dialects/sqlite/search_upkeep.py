@@ -145,9 +145,7 @@ def defer_search(connection: Connection) -> None:
     drop_triggers(connection, INDEXES)
     if not has_fts5(connection):
         return
-    for index in present(objects(connection)):
-        connection.exec_driver_sql(f"DROP VIEW IF EXISTS {index.view}")
-        _put_aside(connection, index.name)
+    put_search_aside(connection)
     create_search_objects(connection)
     defer_rebuild(connection)
     unmark(connection, STALE, SUBSTRINGS_STALE, LEGACY, LAYOUT)
@@ -282,11 +280,18 @@ def drop_search(connection: Connection, indexes: Iterable[FtsIndex] = (*INDEXES,
             connection.exec_driver_sql(f"DROP TABLE IF EXISTS {TRASH}{part}")
 
 
-def _put_aside(connection: Connection, name: str) -> None:
-    """Turn what an FTS5 table holds into ordinary tables, to be deleted bit by bit.
+def put_search_aside(connection: Connection) -> None:
+    """Turn what the indexes hold into ordinary tables, to be deleted bit by bit.
 
     To drop a large index at once would hold up every writer.
     """
+    drop_triggers(connection, INDEXES)
+    for index in present(objects(connection)):
+        connection.exec_driver_sql(f"DROP VIEW IF EXISTS {index.view}")
+        _put_aside(connection, index.name)
+
+
+def _put_aside(connection: Connection, name: str) -> None:
     _forget(connection, name)
     found = objects(connection)
     for part in shadow_tables(name):

@@ -15,6 +15,7 @@ from hermes_orm.dialects.sqlite import ddl, search_upkeep
 from hermes_orm.dialects.sqlite.adoption import census
 from hermes_orm.dialects.sqlite.adoption.fingerprint import STAMP_TABLE, Findings, examine, objects
 from hermes_orm.dialects.sqlite.adoption.verification import Inventory, verify
+from hermes_orm.dialects.sqlite.search_ddl import CJK
 from hermes_orm.models import SessionRecency
 
 REBUILT_AT_ONCE = 2000
@@ -73,7 +74,11 @@ def finish(connection: Connection, prepared: Prepared, backup: str | None) -> Ad
 
 def _drop_derived(connection: Connection) -> None:
     """Drop what would follow, or stand in the way of, changes of the tables: it is built anew."""
-    search_upkeep.drop_search(connection)
+    if _is_large(connection):
+        search_upkeep.put_search_aside(connection)
+        search_upkeep.drop_search(connection, [CJK])
+    else:
+        search_upkeep.drop_search(connection)
     present = objects(connection.connection.driver_connection, "trigger")
     for name in ddl.RECENCY_TRIGGERS & present:
         connection.exec_driver_sql(f"DROP TRIGGER {name}")
@@ -91,12 +96,17 @@ def _stamp(connection: Connection, revision: str) -> None:
 
 def _complete_search(connection: Connection) -> SearchState:
     """Fill the index of layout 3, or leave that to later steps when it would take long."""
-    count = connection.exec_driver_sql("SELECT count(*) FROM messages").scalar_one()
-    if count <= REBUILT_AT_ONCE:
+    is_large = _is_large(connection)
+    if not is_large:
         search_upkeep.restore_search(connection)
     elif not search_upkeep.is_marked(connection, REBUILD.high_water):
         search_upkeep.defer_search(connection)
     if not search_upkeep.present(search_upkeep.objects(connection)):
         return "unavailable"
     search_upkeep.mark(connection, search_upkeep.LAYOUT, search_upkeep.NEWEST_LAYOUT)
-    return "rebuilt" if count <= REBUILT_AT_ONCE else "queued"
+    return "queued" if is_large else "rebuilt"
+
+
+def _is_large(connection: Connection) -> bool:
+    count = connection.exec_driver_sql("SELECT count(*) FROM messages").scalar_one()
+    return bool(count > REBUILT_AT_ONCE)

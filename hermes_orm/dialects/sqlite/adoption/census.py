@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from hermes_orm.dialects.sqlite import search_upkeep
 from hermes_orm.dialects.sqlite.adoption.fingerprint import columns, objects
 
 CONTENT = ("sessions", "messages", "gateway_routing", "async_delegations")
@@ -76,8 +77,12 @@ def violations(driver: Any) -> Counter[str]:
 
 
 def schema(driver: Any) -> set[str]:
-    """Return the names of all tables, columns (`table.column`) and indexes."""
-    tables = objects(driver, "table")
+    """Return the names of tables, columns (`table.column`) and indexes, full-text ones aside."""
+    tables = {
+        name
+        for name in objects(driver, "table")
+        if not name.startswith(("messages_fts", search_upkeep.TRASH))
+    }
     named = {f"{table}.{name}" for table in tables for name in columns(driver, table)}
     return named | tables | objects(driver, "index")
 

@@ -53,6 +53,9 @@ DISCRIMINATORS = {
 }
 """What a file of a version has, and none before it; versions that add only data have nothing."""
 
+FILLED = (20, 25, 31)
+"""Versions that fill what they create: where that is missing, their data step has never run."""
+
 Kind = Literal["empty", "head", "unstamped head", "old"]
 
 
@@ -74,7 +77,10 @@ class Findings:
     @property
     def start(self) -> int:
         """The version to upgrade from: a number that lags is kept, a missing one is guessed."""
-        return self.shape if self.version is None else self.version
+        if self.version is None:
+            return self.shape
+        unfilled = [k - 1 for k in FILLED if DISCRIMINATORS[k] in self.holes]
+        return min([self.version, *unfilled])
 
     @property
     def revision(self) -> str:
