@@ -19,9 +19,11 @@ from hermes_orm.config import Settings, load_settings
 from hermes_orm.dialects import make_dialect, revision_runs
 from hermes_orm.dialects.adoption import Adoption, AdoptionReport
 from hermes_orm.dialects.migrating import migrate_with, read_with
+from hermes_orm.dialects.recency import fill_recency
 from hermes_orm.errors import SchemaError
 from hermes_orm.home import hermes_home
 from hermes_orm.location import Location, locate
+from hermes_orm.models.meta import HEAD_REVISION
 
 T = TypeVar("T")
 
@@ -105,6 +107,19 @@ async def downgrade(
 
     def action(connection: Connection) -> None:
         command.downgrade(_config(connection, force=force), revision)
+
+    await run(url, action, lock_wait=lock_wait)
+
+
+async def repair(url: str | Location, *, lock_wait: float = LOCK_WAIT_SECONDS) -> None:
+    """Create what a database of the newest revision lacks; compute the recency of sessions anew.
+
+    Columns, indexes and references are meant; rows and the search index are left alone.
+    """
+
+    def action(connection: Connection) -> None:
+        replay_schema(connection, HEAD_REVISION)
+        fill_recency(connection)
 
     await run(url, action, lock_wait=lock_wait)
 

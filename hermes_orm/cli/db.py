@@ -101,7 +101,11 @@ def adopt(
 def check(
     url: Url = None,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Compute the recency of all sessions anew.")
+        bool,
+        typer.Option(
+            "--repair",
+            help="Create missing columns and indexes, and compute the recency of sessions anew.",
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -119,14 +123,13 @@ def check(
 async def _findings(location: Location, step: Callable[[str], None], repair: bool) -> list[Any]:
     from hermes_orm import migrations
     from hermes_orm.dialects.inspection import findings_of
-    from hermes_orm.dialects.recency import fill_recency
 
     findings = await findings_of(location, step)
-    if not repair:
+    if not findings or not repair:
         return findings
-    step("computing recency")
-    await migrations.run(location, fill_recency)
-    return [finding for finding in findings if finding.area != "recency"]
+    step("repairing")
+    await migrations.repair(location)
+    return await findings_of(location, step)
 
 
 @app.command()

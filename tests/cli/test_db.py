@@ -72,6 +72,7 @@ def test_a_database_from_its_creation_to_its_repair(
     assert result("check", location, code=3)["problems"] == [
         "schema: add_index: idx_messages_session"
     ]
+    assert result("check", location, "--repair")["problems"] == []
 
 
 def test_damage_of_a_file_is_found(make_location: Callable[..., str]) -> None:
