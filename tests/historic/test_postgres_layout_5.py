@@ -149,8 +149,8 @@ async def test_first_opening_adopts_and_the_store_is_usable(
         assert await db.get_session("x" * 300)
 
 
-async def test_a_reader_is_told_that_a_migration_is_required(
-    driver: str, make_old: Callable[..., OldStore]
+async def test_readers_and_users_of_a_pooler_are_told_that_a_migration_is_required(
+    driver: str, make_old: Callable[..., OldStore], hermes_home: Path
 ) -> None:
     old = make_old(driver)
     before = old.dump()
@@ -158,7 +158,15 @@ async def test_a_reader_is_told_that_a_migration_is_required(
     async with SessionDB(old.location, read_only=True) as db:
         with pytest.raises(SchemaError, match=r"current schema.* migration is required"):
             await db.get_session("s-cli-0001")
+    hermes_home.mkdir()
+    (hermes_home / "config.yaml").write_text("database: {postgres: {pooler: true}}")
+    async with SessionDB(old.location) as db:
+        with pytest.raises(SchemaError, match=r"hermes-orm db upgrade.* on a direct connection"):
+            await db.get_session("s-cli-0001")
     assert old.dump() == before
+    await migrations.upgrade(old.location)  # that connection is direct
+    async with SessionDB(old.location) as db:
+        assert await db.get_session("s-cli-0001")
 
 
 MARKER = "UPDATE state_meta SET value = '{}' WHERE key = 'postgres_storage_version'"

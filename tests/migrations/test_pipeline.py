@@ -15,7 +15,7 @@ import pytest
 from alembic import command
 from alembic.config import Config
 
-from hermes_orm import SchemaError, migrations
+from hermes_orm import SchemaError, SessionDB, migrations
 from tests.conftest import DRIVERS
 from tests.raw import Raw
 
@@ -109,6 +109,42 @@ async def test_who_uses_a_table_that_is_to_be_changed_is_named(
             await migrations.upgrade(f"{url}?options=-clock_timeout=200")
     assert await migrations.current(url) == BEFORE_INDEXES
     await migrations.upgrade(url)
+    assert await migrations.current(url) == "0031"
+
+
+OPEN_AND_APPEND = """
+import asyncio, sys
+from hermes_orm import SessionDB
+
+async def main():
+    async with SessionDB(sys.argv[1]) as db:
+        await db.append_message("s", "user", sys.argv[2])
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("driver", DRIVERS[:2])
+async def test_workers_that_open_an_older_database_at_once_all_work(
+    make_location: Callable[..., str], driver: str
+) -> None:
+    url = make_location(driver)
+    async with SessionDB(url) as db:
+        await db.create_session("s", "cli")
+    await migrations.downgrade(url, BEFORE_INDEXES, force=True)
+    workers = [
+        await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", OPEN_AND_APPEND, url, str(number)),
+            cwd=CHECKOUT,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        for number in range(3)
+    ]
+    outputs = [await worker.communicate() for worker in workers]
+    assert [worker.returncode for worker in workers] == [0] * 3, outputs
+    async with SessionDB(url) as db:
+        contents = {row["content"] for row in await db.get_messages("s")}
+        assert contents == set("012")
     assert await migrations.current(url) == "0031"
 
 
