@@ -22,16 +22,15 @@ class Index:
         self, ids: Iterable[int], *, high_water: int, progress: int | None = None
     ) -> None:
         """Take messages out of the index, as if a rebuild had not reached them."""
-        for row_id in ids:
-            if self._raw.is_postgres:
-                await self._raw.execute("DELETE FROM message_search WHERE message_id = ?", row_id)
-                continue
+        lost = ", ".join(map(str, ids))
+        if self._raw.is_postgres:
+            await self._raw.execute(f"DELETE FROM message_search WHERE message_id IN ({lost})")
+        else:
             for name, columns in TABLES.items():
                 texts = ", ".join(columns)
                 await self._raw.execute(
                     f"INSERT INTO {name} ({name}, rowid, {texts}) SELECT 'delete', id, {texts} "
-                    f"FROM {name}_src WHERE id = ?",
-                    row_id,
+                    f"FROM {name}_src WHERE id IN ({lost})"
                 )
         await self.defer(high_water, progress)
 
@@ -44,6 +43,15 @@ class Index:
                     "INSERT INTO state_meta (key, value) VALUES (?, ?)",
                     f"fts_rebuild_{key}",
                     str(value),
+                )
+
+    async def disown(self) -> None:
+        """Define the views of a file's indexes as another program may have, with equal texts."""
+        for name, columns in TABLES.items():
+            if not self._raw.is_postgres:
+                await self._raw.execute(f"DROP VIEW {name}_src")
+                await self._raw.execute(
+                    f"CREATE VIEW {name}_src AS SELECT id, role, {', '.join(columns)} FROM messages"
                 )
 
     async def change(self, row_id: int, text: str) -> None:
@@ -78,11 +86,18 @@ class Index:
             "SELECT id, content, tool_name, tool_calls, role FROM messages ORDER BY id"
         )
         assert len(messages) == count
-        expected = {}
-        for row_id, content, name, calls, role in messages:
-            vec, length = tsvector_text(decode_content(content), name, calls, role)
-            (stored,) = await self._raw.fetch("SELECT CAST(CAST(? AS tsvector) AS text)", vec)
-            expected[row_id] = (stored[0], length)
+        made = [
+            tsvector_text(decode_content(content), name, calls, role)
+            for _, content, name, calls, role in messages
+        ]
+        stored = await self._raw.fetch(
+            "SELECT CAST(CAST(vec AS tsvector) AS text) FROM unnest(CAST(? AS text[])) AS t (vec)",
+            [vec for vec, _ in made],
+        )
+        expected = {
+            message[0]: (vec, length)
+            for message, (vec,), (_, length) in zip(messages, stored, made, strict=True)
+        }
         entries = await self._raw.fetch(
             "SELECT message_id, CAST(vec AS text), doc_len FROM message_search"
         )
