@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import shutil
 import signal
 import sys
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from hermes_orm import SchemaError, SessionDB, migrations
+from hermes_orm.config import Settings
 from hermes_orm.dialects.sqlite import driver as sqlite_driver
 from hermes_orm.dialects.sqlite.adoption.lock import migration_lock
 from tests.historic.shape import differences, shape
@@ -64,11 +66,11 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 """
 
 
-@pytest.fixture
-async def old(tmp_path: Path, hermes_home: Path) -> Path:
+@pytest.fixture(scope="module")
+def version_16(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file of version 16, as another program leaves it: rows, and no stamp of ours."""
-    path = tmp_path / "store" / "state.db"
-    await migrations.upgrade(str(path), "0016")
+    path = tmp_path_factory.mktemp("old") / "state.db"
+    asyncio.run(migrations.upgrade(str(path), "0016", settings=Settings({})))
     with closing(sqlite_driver.module().connect(str(path))) as connection:
         connection.execute("DROP TABLE hermes_alembic_version")
         connection.execute(
@@ -82,6 +84,14 @@ async def old(tmp_path: Path, hermes_home: Path) -> Path:
         )
         connection.commit()
     return path
+
+
+@pytest.fixture
+def old(version_16: Path, tmp_path: Path) -> Path:
+    """A copy of the file in a folder of its own."""
+    path = tmp_path / "store" / "state.db"
+    path.parent.mkdir()
+    return Path(shutil.copyfile(version_16, path))
 
 
 def folder(path: Path) -> dict[str, str]:
@@ -145,7 +155,7 @@ async def test_killed_at_any_time_the_next_run_completes(
     for step in KILLED_AFTER:
         path = tmp_path / step / "state.db"
         path.parent.mkdir()
-        path.write_bytes(old.read_bytes())
+        shutil.copyfile(old, path)
         assert await run(KILLED.replace("{step}", step) + OPEN, path) == -signal.SIGKILL
         await is_adopted(path, sqlite_template)
         names = {p.name for p in path.parent.iterdir()} - {p.name for p in backups(path)}
