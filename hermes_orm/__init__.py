@@ -32,15 +32,19 @@ from hermes_orm.errors import (
     WalUnsupportedError,
 )
 from hermes_orm.home import DEFAULT_DB_PATH
+from hermes_orm.repositories.retention.filters import PruneFilters
 from hermes_orm.repositories.sessions.activity import ActivityProvenance
 from hermes_orm.repositories.sessions.workspaces import workspace_key
 from hermes_orm.rows import (
     ActiveSessionRow,
+    AutoArchiveResult,
+    AutoPruneResult,
     CompressionCooldown,
     ContextEntry,
     ConversationMessage,
     CooldownRow,
     MessageRow,
+    PruneCandidate,
     RichSessionRow,
     ScaffoldedSession,
     SearchHit,
@@ -58,6 +62,8 @@ __all__ = [
     "PERSISTENCE_ERROR_CAUSES",
     "ActiveSessionRow",
     "ActivityProvenance",
+    "AutoArchiveResult",
+    "AutoPruneResult",
     "CompressionCooldown",
     "CompressionSessionBusyError",
     "CompressionSessionClosedError",
@@ -66,6 +72,8 @@ __all__ = [
     "CooldownRow",
     "MessageRow",
     "MigrationRequiredError",
+    "PruneCandidate",
+    "PruneFilters",
     "ReadOnlyStoreError",
     "RichSessionRow",
     "ScaffoldedSession",
