@@ -41,7 +41,9 @@ async def remove_files(database: Database, folder: Path | None, deleted: Set[str
     found = await asyncio.to_thread(_files, folder, ids)
     others = {key for _, longer in found for key in longer}
     if others:
-        known = await database.read(lambda tx: DeletionRepository(tx).known(others))
+        known = await database.read(
+            lambda tx: DeletionRepository(tx).known(others), scope="statement"
+        )
         found = [(path, longer) for path, longer in found if known.isdisjoint(longer)]
     await asyncio.to_thread(_unlink, [path for path, _ in found])
 

@@ -181,6 +181,13 @@ async def test_pinned_sessions_are_spared_in_bulk(
     assert await db.prune_sessions() == 0 == await db.archive_sessions(older_than_days=90)
     assert await candidates(db, 90) == set()
     assert (await db.maybe_auto_prune_and_vacuum())["pruned"] == 0
+    assert await db.prune_sessions(include_pinned=None) == 0
+    odd: Any = "no"
+    for call in (db.delete_empty_sessions, db.prune_empty_ghost_sessions):
+        with pytest.raises(TypeError, match="include_pinned must be True or False, not str"):
+            await call(include_pinned=odd)
+    with pytest.raises(TypeError, match="exclude_pinned must be True or False, not NoneType"):
+        await db.archive_stale_sessions(3, exclude_pinned=None)
     assert await db.count_empty_sessions() == 0
     assert await candidates(db, 90, include_pinned=True) == {"pinned"}
     assert await db.archive_sessions(older_than_days=90, include_pinned=True) == 1

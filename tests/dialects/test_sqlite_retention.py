@@ -28,6 +28,18 @@ def test_deletions_read_no_whole_table(sqlite_template: Path) -> None:
     connection.close()
 
 
+async def test_text_in_place_of_a_time_spares_its_session(
+    make_location: Callable[..., str],
+) -> None:  # B2
+    location = make_location("sqlite")
+    await Story(Raw(location)).new("bad", 1, ended_at=1.0)
+    await Raw(location).execute("UPDATE sessions SET started_at = 'not-a-timestamp'")
+    async with SessionDB(location) as db:
+        (row,) = await db.list_prune_candidates()
+        assert (row["id"], row["started_at"], row["last_active"]) == ("bad", None, None)
+        assert await db.prune_sessions() == 0 == await db.prune_sessions(0)
+
+
 async def test_dense_or_crowded_file_is_not_rewritten(
     make_location: Callable[..., str],
     clock: Any,

@@ -60,7 +60,9 @@ def prune_filter(
     """
     builder = FilterBuilder()
     builder.add(state)
-    given: dict[str, Any] = {"source": source, "include_pinned": False, **filters}
+    given: dict[str, Any] = {"source": source, **filters}
+    if given.get("include_pinned") is None:
+        given["include_pinned"] = False
     for name, value in given.items():
         if name not in _ADDING:
             raise TypeError(f"{name!r} is no filter; there are {', '.join(sorted(_ADDING))}")
@@ -75,7 +77,8 @@ def prune_filter(
 
 def empty_filter(*, include_pinned: bool) -> SessionFilter:
     """Return the filter for the sessions that `count_empty_sessions` counts."""
-    return SessionFilter(empty_sessions(include_pinned=include_pinned), {})
+    names = empty_sessions(include_pinned=truth(include_pinned, "include_pinned"))
+    return SessionFilter(names, {})
 
 
 def ghost_filter(*, include_pinned: bool) -> SessionFilter:
@@ -99,7 +102,7 @@ def stale_filter(idle_days: float, *, exclude_pinned: bool) -> SessionFilter:
     builder = FilterBuilder()
     builder.names |= {"unarchived", "uncompressed"}
     builder.add("idle_since", idle_since=clock.now() - idle_days * DAY)
-    _add_pinned(builder, "include_pinned", not exclude_pinned)
+    _add_pinned(builder, "exclude_pinned", not truth(exclude_pinned, "exclude_pinned"))
     return builder.filter()
 
 
