@@ -73,7 +73,6 @@ async def maybe_auto_prune_and_vacuum(
     When something was pruned, and no vacuum ran for `min_vacuum_interval_days`, a vacuum follows
     where it is worth its cost. Never raises: `error` says what failed.
     """
-    database.stand_alone("maybe_auto_prune_and_vacuum")
     result: AutoPruneResult = {"skipped": False, "pruned": 0, "vacuumed": False}
     try:
         days = natural_number(retention_days, "retention_days")
@@ -100,7 +99,6 @@ async def maybe_auto_archive(
 
     Never raises: `error` says what failed.
     """
-    database.stand_alone("maybe_auto_archive")
     result: AutoArchiveResult = {"skipped": False, "archived": 0}
     try:
         if not await _is_due(database, LAST_ARCHIVE, min_interval_hours):

@@ -26,7 +26,6 @@ async def vacuum(database: Database) -> int:
     two copies. Raises when another process keeps the database locked. Returns 1 on PostgreSQL,
     where a plain VACUUM locks nobody out.
     """
-    database.stand_alone("vacuum")
     tidied = await _tidied(database)
     await database.write(lambda tx: tx.dialect.upkeep.vacuum(tx), scope="statement", alone=True)
     return tidied
