@@ -3,8 +3,9 @@
 What changes for a user: …
 """
 
-import sqlalchemy as sa
 from alembic import op
+
+from hermes_orm.dialects.revising import Schema
 ${imports if imports else ""}
 revision = ${repr(up_revision)}
 down_revision = ${repr(down_revision)}
@@ -12,9 +13,17 @@ branch_labels = ${repr(branch_labels)}
 depends_on = ${repr(depends_on)}
 
 
+def schema(db: Schema) -> None:
+    """Create and add what is missing: runs again over any shape of the database."""
+
+
+def revert(db: Schema) -> None:
+    """Take it back; what users would lose is asked for."""
+
+
 def upgrade() -> None:
-    ${upgrades if upgrades else "pass"}
+    schema(Schema.of(op))
 
 
 def downgrade() -> None:
-    ${downgrades if downgrades else "pass"}
+    revert(Schema.of(op))

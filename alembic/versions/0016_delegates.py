@@ -59,7 +59,7 @@ def mark_delegates(db: Schema) -> None:
     for batch in db.batches(children(db)):
         for child in batch:
             config = decoded(child.config)
-            if config is not None and MARKER not in config and is_delegate(child, config):
+            if config is not None and is_delegate(child, config):
                 write(db, child.id, {**config, MARKER: child.parent_session_id})
 
 
@@ -68,7 +68,7 @@ def mark_orphans(db: Schema) -> None:
     for batch in db.batches(orphans(db)):
         for session in batch:
             config = decoded(session.config)
-            if config is not None and not config.keys() & {MARKER, "_branched_from"}:
+            if config is not None and not has_any(config, MARKER, "_branched_from"):
                 write(db, session.id, {**config, MARKER: ORPHANED})
                 count += 1
     if count:
@@ -116,21 +116,24 @@ def is_delegate(child: Any, config: dict[str, Any]) -> bool:
     reason, ended_at = child.parent_end_reason, child.parent_ended_at
     branched = reason == "branched" and ended_at is not None and child.started_at >= ended_at
     replaced = reason in REPLACED and child.session_key and child.session_key == child.parent_key
-    marked = config.keys() & {"_branched_from", "_reset_from"}
+    marked = has_any(config, MARKER, "_branched_from", "_reset_from")
     return not (branched or replaced or marked or reason == "compression")
 
 
 def decoded(octets: bytes | None) -> dict[str, Any] | None:
-    """Return a configuration without the markers that are null, or None when it is no object."""
+    """Return a configuration, or None when it is no JSON object that can be written again."""
     if octets is None:
         return {}
     try:
-        config = json.loads(octets)
+        config = json.loads(octets.decode())
+        json.dumps(config, allow_nan=False)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(config, dict):
-        return None
-    return {k: v for k, v in config.items() if v is not None or not k.startswith("_")}
+    return config if isinstance(config, dict) else None
+
+
+def has_any(config: dict[str, Any], *markers: str) -> bool:
+    return any(config.get(marker) is not None for marker in markers)
 
 
 def write(db: Schema, session_id: str, config: dict[str, Any]) -> None:

@@ -35,18 +35,21 @@ def schema(db: Schema) -> None:
         "idx_messages_session_uid", "messages", ["session_id", "message_uid"], where="active = 1"
     )
     db.add_columns("sessions", *SESSIONS)
-    db.create_table("hermes_session_recency", RECENCY, key=("session_id",), sqlite_with_rowid=False)
+    is_new = db.create_table(
+        "hermes_session_recency", RECENCY, key=("session_id",), sqlite_with_rowid=False
+    )
     db.create_index(
         "idx_hermes_session_recency_order",
         "hermes_session_recency",
         ["last_active DESC", "session_id"],
     )
+    if is_new:
+        db.fill_recency()
     db.frozen.create_derived_0031(db.connection)
 
 
 def fill(db: Schema) -> None:
     give_uids(db)
-    db.fill_recency()
     db.run(
         "INSERT INTO state_meta (key, value) VALUES ('message_uid_backfill', '1') "
         "ON CONFLICT (key) DO UPDATE SET value = '1'"

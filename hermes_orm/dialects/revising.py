@@ -278,7 +278,7 @@ class Schema:
 
     def note(self, text: str, *values: object) -> None:
         """Tell whoever runs the migration what a step has changed."""
-        logger.info(text, *values)
+        logger.warning(text, *values)
 
     def fill_recency(self) -> None:
         """Compute the recency of every session anew."""

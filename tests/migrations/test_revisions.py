@@ -77,13 +77,11 @@ async def test_each_revision_goes_up_down_and_up(database: Database) -> None:
         shapes.append(await database.shape())
         assert await revision_of(database) == [(revision, int(revision))]
         await check_search(database)
-    for place in range(30, 0, -1):
-        await database.downgrade(REVISIONS[place - 1], force=True)
-        assert differences(await database.shape(), shapes[place - 1]) == [], REVISIONS[place]
+    for revision, expected in reversed(list(zip(REVISIONS, shapes, strict=True))[:-1]):
+        await database.downgrade(revision, force=True)
+        assert differences(await database.shape(), expected) == [], f"down to {revision}"
+        assert await revision_of(database) == [(revision, int(revision))]
         await check_search(database)
-        await database.upgrade(REVISIONS[place])
-        assert differences(await database.shape(), shapes[place]) == [], REVISIONS[place]
-        await database.downgrade(REVISIONS[place - 1], force=True)
     assert await database.rows("SELECT count(*), count(content), max(id) FROM messages") == [
         (3, 3, 3)
     ]
@@ -91,9 +89,10 @@ async def test_each_revision_goes_up_down_and_up(database: Database) -> None:
         ("root", "be kind"),
         ("twin", "be kind"),
     ]
-    await database.downgrade("base", force=True)
-    await database.upgrade("head")
-    assert differences(await database.shape(), shapes[-1]) == []
+    for revision, expected in zip(REVISIONS[1:], shapes[1:], strict=True):
+        await database.upgrade(revision)
+        assert differences(await database.shape(), expected) == [], f"up to {revision}"
+    await check_search(database)
 
 
 async def test_schema_is_repaired_and_nothing_is_added_twice(database: Database) -> None:
@@ -136,7 +135,7 @@ async def test_models_describe_the_last_revision(database: Database) -> None:
         if not isinstance(proposal, list) or database.is_postgres:
             return False
         table = Base.metadata.tables[proposal[0][2]]
-        return table.columns[proposal[0][3]].primary_key
+        return bool(table.columns[proposal[0][3]].primary_key)
 
     def proposals(connection: Connection) -> list[Any]:
         options = {
@@ -169,6 +168,27 @@ async def test_downgrade_that_loses_data_needs_consent(database: Database) -> No
     with pytest.raises(CommandError, match=r"messages\.active"):
         await database.downgrade("0013")
     assert await revision_of(database) == [("0021", 21)]
+
+
+async def test_psycopg_runs_every_step_with_data(make_location: Callable[..., str]) -> None:
+    database = Database(make_location("postgresql+psycopg", empty=True))
+    await database.upgrade("0001")
+    await database.run(*STORY)
+    await database.upgrade("head")
+    assert await database.rows("SELECT count(*) FROM system_prompts") == [(1,)]
+    await database.downgrade("0001", force=True)
+    assert await database.rows("SELECT DISTINCT system_prompt FROM sessions") == [("be kind",)]
+
+
+async def test_index_that_is_in_order_is_not_filled_anew(
+    make_location: Callable[..., str],
+) -> None:
+    database = Database(make_location("sqlite"))
+    await database.run(*STORY)
+    await database.downgrade("0030", force=True)
+    await database.run("DELETE FROM messages_fts_docsize WHERE id = 1")
+    await database.upgrade("0031")
+    assert await database.rows("SELECT id FROM messages_fts_docsize") == [(2,), (3,)]
 
 
 async def test_empty_database_goes_down_without_consent(database: Database) -> None:
