@@ -70,11 +70,20 @@ def upgrade(
     with told_failures(url), progress("migrating", as_json) as shown:
         location = _located(url)
         with shown.revisions():
-            asyncio.run(
-                migrations.upgrade(location, revision, lock_wait=lock_wait, backup=not no_backup)
-            )
+            asyncio.run(_upgrade(location, revision, lock_wait, not no_backup))
         now = asyncio.run(migrations.current(location))
     _show({"database": str(location), "revision": now}, as_json)
+
+
+async def _upgrade(location: Location, revision: str, lock_wait: float, backup: bool) -> None:
+    from alembic.util import CommandError
+
+    from hermes_orm import migrations
+
+    try:
+        await migrations.upgrade(location, revision, lock_wait=lock_wait, backup=backup)
+    except CommandError as error:  # an unknown revision, for example
+        raise ValueError(str(error)) from None
 
 
 @app.command()

@@ -49,6 +49,7 @@ def test_a_database_from_its_creation_to_its_repair(
     if driver != "sqlite":
         assert result("status", location)["kind"] == "empty"
     assert result("upgrade", location, "--revision", "0028")["revision"] == "0028"
+    assert "0099" in run("upgrade", location, "--revision", "0099", code=1)
     before = result("status", location, code=3)
     assert (before["kind"], before["revision"], before["version"]) == ("older", "0028", 28)
     assert "0031" in before["upgrade"]

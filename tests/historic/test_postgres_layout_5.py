@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from sqlalchemy.exc import IntegrityError
 
 from hermes_orm import SchemaError, SessionDB, migrations
 from hermes_orm.dialects.inspection import findings_of, status_of
@@ -223,6 +224,20 @@ async def test_what_is_not_layout_5_is_refused_untouched(make_old: Callable[...,
         assert old.dump() == before, reason
         old.run(undo)
     await migrations.upgrade(old.location)
+
+
+async def test_rows_without_a_session_are_refused_without_showing_them(
+    driver: str, make_old: Callable[..., OldStore]
+) -> None:
+    old = make_old(driver)
+    old.run("ALTER TABLE messages DROP CONSTRAINT fk_messages_session_id")
+    old.run("UPDATE messages SET session_id = 'secret' WHERE id = 3")
+    before = old.dump()
+    async with SessionDB(old.location) as db:
+        with pytest.raises(IntegrityError, match="fk_messages_session_id") as raised:
+            await db.get_session("s-cli-0001")
+    assert "secret" not in str(raised.value)
+    assert old.dump() == before
 
 
 async def test_failure_leaves_the_old_store(

@@ -48,14 +48,15 @@ async def migrate_with(
             result = await connection.run_sync(action)
             await connection.commit()
         except Exception as error:
-            await connection.rollback()
             if errors.sqlstate_of(error) != LOCK_NOT_AVAILABLE:
                 raise
+            await connection.rollback()
             raise await _table_in_use(connection) from None
         finally:
-            await connection.rollback()
-            await connection.execute(UNLOCK, {"lock": opening.LOCK})
-            await connection.commit()
+            if not connection.invalidated:  # a lost connection holds no lock any more
+                await connection.rollback()
+                await connection.execute(UNLOCK, {"lock": opening.LOCK})
+                await connection.commit()
     if adoption is not None:
         adoption.report(report)
     return result
@@ -108,6 +109,11 @@ async def _connected(location: PostgresLocation, section: object) -> AsyncIterat
     try:
         async with engine.connect() as connection:
             yield connection
+    except Exception as error:
+        translated = errors.translate(error)  # without DETAIL, which shows stored values
+        if translated is error:
+            raise
+        raise translated from None
     finally:
         await engine.dispose()
 

@@ -27,7 +27,8 @@ STAMP: Final = (
 def adopt(connection: Connection, replay: Callable[[Connection, str], None]) -> AdoptionReport:
     """Convert layout 5 to revision 0025 in the caller's transaction, and stamp it.
 
-    `replay` adds what is missing of the schema of a revision. Raises SchemaError, for the caller to roll back, when something in the database prevents it.
+    `replay` adds what is missing of the schema of a revision. Raises SchemaError, for the caller to
+    roll back, when something in the database prevents it.
     """
     layout.lock_tables(connection)
     layout.check_views(connection)
