@@ -41,7 +41,7 @@ def execute(location: str, sql: str) -> None:
     asyncio.run(Raw(location).execute(sql))
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("driver", DRIVERS[:2])
 def test_a_database_from_its_creation_to_its_repair(
     make_location: Callable[..., str], driver: str
 ) -> None:

@@ -276,7 +276,7 @@ async def test_processes_that_adopt_at_once_both_succeed(make_old: Callable[...,
 ODD_ROWS = """
     ALTER TABLE sessions ADD COLUMN mood text;
     DROP INDEX idx_sessions_title_unique;
-    CREATE TABLE notes (id integer);
+    CREATE TABLE notes (session_id varchar(255) REFERENCES sessions (id));
     UPDATE sessions SET title = 'Garden irrigation plan', mood = 'calm' WHERE id = 's-tg-0001';
     UPDATE sessions SET system_prompt = 'You water plants.', system_prompt_hash = NULL
      WHERE id = 's-cli-0002';
@@ -335,6 +335,8 @@ async def test_nothing_is_lost_of_odd_rows(
     assert usage == [
         ("acme/alpha-1", "title", 2**32 - 2, 0.5125, "final", 1.0, 1767225999.0),
     ]
+    query = "SELECT conname FROM pg_constraint WHERE conrelid = 'notes'::regclass"
+    assert await old.raw.fetch(query) == [("notes_session_id_fkey",)]
     kept = await old.raw.fetch("SELECT table_name, row_key FROM hermes_adopted_copies ORDER BY 2")
     assert [row[0] for row in kept] == ["messages"] * 2 + ["sessions"] * 2
     assert await old.raw.fetch("SELECT mood FROM sessions WHERE mood IS NOT NULL") == [("calm",)]

@@ -24,15 +24,6 @@ ZERO: Final = {
 NULLABLE: Final = {"sessions": f"{TOTALS} expiry_finalized", "messages": "observed"}
 DROPPED: Final = {"sessions": "payload last_active", "messages": "payload"}
 
-KEYS: Final = {
-    "system_prompts": "hash",
-    "sessions": "id",
-    "messages": "id",
-    "state_meta": "key",
-    "compression_locks": "session_id",
-    "session_turn_leases": "conversation_id",
-    "async_delegations": "delegation_id",
-}
 REFERENCES: Final = (
     ("sessions", "parent_session_id", "sessions (id)"),
     ("sessions", "system_prompt_hash", "system_prompts (hash)"),
@@ -52,9 +43,11 @@ SEARCH: Final = "messages_hermes_search_idx"
 
 CONSTRAINTS: Final = text("""
     SELECT c.relname, k.conname FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid
-    WHERE k.connamespace = current_schema()::regnamespace AND k.contype IN ('p', 'f', 'u')
-      AND c.relname = ANY (CAST(:tables AS text[])) ORDER BY k.contype
-""")  # foreign keys before the primary keys that they need
+    WHERE k.connamespace = current_schema()::regnamespace
+      AND (k.contype = 'f' AND c.relname = ANY (CAST(:tables AS text[]))
+           OR k.contype = 'p' AND c.relname IN ('schema_version', 'session_model_usage'))
+""")
+"""Foreign keys, which are checked once at the end, and the keys that change."""
 TEXT_COLUMNS: Final = text("""
     SELECT table_name, column_name FROM information_schema.columns
     WHERE table_schema = current_schema() AND table_name = ANY (CAST(:tables AS text[]))
@@ -106,7 +99,7 @@ def convert(connection: Connection, replay: Callable[[], None]) -> dict[str, int
         connection.exec_driver_sql(f"ALTER TABLE {table} {', '.join(changes)}")
     connection.exec_driver_sql("DROP SEQUENCE IF EXISTS schema_version_version_seq")
     connection.exec_driver_sql("DELETE FROM state_meta WHERE key = 'postgres_storage_version'")
-    _add_constraints(connection)
+    _add_references(connection)
     for statement in PROMPTS:
         connection.exec_driver_sql(statement)
     connection.exec_driver_sql("ALTER TABLE session_model_usage RENAME TO adopted_usage")
@@ -116,7 +109,7 @@ def convert(connection: Connection, replay: Callable[[], None]) -> dict[str, int
 
 def _drop_constraints(connection: Connection) -> None:
     for table, name in connection.execute(CONSTRAINTS, {"tables": list(TABLES)}).all():
-        connection.exec_driver_sql(f'ALTER TABLE {table} DROP CONSTRAINT "{name}" CASCADE')
+        connection.exec_driver_sql(f'ALTER TABLE {table} DROP CONSTRAINT "{name}"')
 
 
 def _changes(connection: Connection) -> Iterator[tuple[str, list[str]]]:
@@ -142,11 +135,7 @@ def _changes(connection: Connection) -> Iterator[tuple[str, list[str]]]:
         )
 
 
-def _add_constraints(connection: Connection) -> None:
-    for table, key in KEYS.items():
-        connection.exec_driver_sql(
-            f"ALTER TABLE {table} ADD CONSTRAINT {table}_pkey PRIMARY KEY ({key})"
-        )
+def _add_references(connection: Connection) -> None:
     for table, column, target in REFERENCES:
         connection.exec_driver_sql(
             f"ALTER TABLE {table} ADD CONSTRAINT fk_{table}_{column} "
