@@ -187,3 +187,88 @@ async def test_a_missing_tokenizer_costs_one_index_and_no_rebuilds(
     assert await db.optimize_fts() == 1
     names = await raw.fetch("SELECT name FROM sqlite_master")
     assert (search_ddl.SUBSTRINGS.name,) not in names
+
+
+async def make_legacy(raw: Raw) -> None:
+    """Give a file the indexes of versions before 23, which hold a copy of all texts."""
+    await drop_triggers(raw)
+    joined = " || ' ' || ".join(
+        f"coalesce({{0}}.{c}, '')" for c in ("content", "tool_name", "tool_calls")
+    )
+    for name, option in zip(NAMES, ("", ", tokenize='trigram'"), strict=True):
+        await raw.execute(f"DROP VIEW {name}_src")
+        await raw.execute(f"DROP TABLE {name}")
+        await raw.execute(f"CREATE VIRTUAL TABLE {name} USING fts5(content{option})")
+        add = f"INSERT INTO {name} (rowid, content) "
+        new = f"{add} VALUES (NEW.id, {joined.format('NEW')});"
+        old = f"DELETE FROM {name} WHERE rowid = OLD.id;"
+        for event, body in (("insert", new), ("delete", old), ("update", old + new)):
+            await raw.execute(
+                f"CREATE TRIGGER {name}_{event} AFTER {event} ON messages BEGIN {body} END"
+            )
+        await raw.execute(f"{add} SELECT id, {joined.format('messages')} FROM messages")
+
+
+@pytest.mark.parametrize("trash", [False, True])
+async def test_a_legacy_layout_is_used_as_found_until_it_is_converted(
+    told: None, open_store: Open, raw: Raw, index: Index, trash: bool
+) -> None:
+    await make_legacy(raw)  # search 7.2
+    db = open_store()
+    calls = [{"id": "1", "function": {"name": "plough", "arguments": "{}"}}]
+    await db.append_message("s", "assistant", "white garden", tool_calls=calls)
+    assert await found_set(db, "garden") == [1, 2, 4]
+    assert await found_set(db, "plough") == [4]
+    assert await found_set(db, "lough") == [], "S21: no substrings of tool calls"
+    assert await found_set(db, "传感器") == [2]
+    assert await metas(raw) == {"fts_optimize_available"}
+    assert await db.fts_optimize_available()
+    if trash:  # a crash in the middle of another program's conversion
+        await raw.execute("CREATE TABLE fts_v22_trash_messages_fts_data (id INTEGER PRIMARY KEY)")
+        await raw.execute("INSERT INTO fts_v22_trash_messages_fts_data VALUES (7)")
+    phases = []
+    result = await db.optimize_fts_storage(progress_cb=lambda event: phases.append(event["phase"]))
+    assert result == {"ok": True, "vacuumed": True}
+    assert phases[-2:] == ["vacuum", "done"]
+    assert await metas(raw) == {"fts_storage_version"}
+    assert await raw.fetch("SELECT name FROM sqlite_master WHERE name GLOB 'fts_v22*'") == []
+    assert not await db.fts_optimize_available()
+    await index.check(4)
+    assert await found_set(db, "garden") == [1, 2, 4]
+
+
+async def test_a_rebuild_takes_in_what_the_index_missed(
+    told: None, open_store: Open, raw: Raw, index: Index
+) -> None:
+    db = open_store()
+    assert await found(db, "house") == [3]
+    await drop_triggers(raw)  # field report E6
+    await append_raw(raw, "white house")
+    assert await db.rebuild_fts() == 2
+    assert await found_set(db, "house") == [3, 4]
+    await db.append_message("s", "user", "pink house")
+    await index.check(5)
+
+
+async def test_an_index_is_not_larger_than_the_texts_of_a_conversation(
+    told: None, open_store: Open, raw: Raw
+) -> None:
+    db = open_store()  # field report E1
+    words = [f"{n:x}{n * 7919 % 99991:x}" for n in range(4000)]
+    rows = []
+    for n in range(150):
+        text = " ".join(words[(n * 31 + k) % 4000] for k in range(100))
+        arguments = '{"path": "' + "a/" * 1000 + '"}'
+        calls = [{"id": str(n), "function": {"name": "read", "arguments": arguments}}]
+        rows.append({"role": "assistant", "content": text * 2, "tool_calls": calls})
+        rows.append({"role": "tool", "content": text * 12, "tool_name": "read"})
+    await db.append_messages_batch("s", rows)
+    await db.optimize_fts()
+    ((texts,),) = await raw.fetch(
+        "SELECT sum(length(content) + coalesce(length(tool_calls), 0)) FROM messages"
+    )
+    ((index_size,),) = await raw.fetch(
+        "SELECT (SELECT sum(length(block)) FROM messages_fts_data) "
+        "+ (SELECT sum(length(block)) FROM messages_fts_trigram_data)"
+    )
+    assert index_size < texts
