@@ -169,7 +169,7 @@ class Database:
                     self.location, self.settings, self.dialect, read_only=self.read_only
                 )
                 self._built = transport  # settings that validated stay fixed
-                await self._open(transport, loop.time() + patience)
+                await self._open(transport, patience)
             except Exception as error:
                 record_init_error(error, self.location)
                 raise
@@ -180,17 +180,18 @@ class Database:
             self._transport = transport
             return transport
 
-    async def _open(self, transport: Transport, deadline: float) -> None:
+    async def _open(self, transport: Transport, patience: float) -> None:
         """Open a transport; bring a database with an older schema to the newest one first."""
+        loop = asyncio.get_running_loop()
         try:
-            await transport.open(deadline)
+            await transport.open(loop.time() + patience)
         except MigrationRequiredError:
             if self.read_only:
                 raise
             from hermes_orm import migrations  # imports Alembic
 
             await migrations.upgrade(self.location, settings=self.settings)
-            await transport.open(deadline)
+            await transport.open(loop.time() + patience)  # a migration takes what it takes
 
     def check_open(self) -> None:
         """Raise StoreClosedError after close(); nothing re-opens a store silently."""

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, insert
 
 from hermes_orm.dialects.adoption import AdoptionReport, SearchState
 from hermes_orm.dialects.creation import create_tables
-from hermes_orm.dialects.indexing import REBUILD
+from hermes_orm.dialects.indexing import CJK_REBUILD, REBUILD, clear_rebuild
 from hermes_orm.dialects.sqlite import ddl, search_upkeep
 from hermes_orm.dialects.sqlite.adoption import census
 from hermes_orm.dialects.sqlite.adoption.fingerprint import STAMP_TABLE, Findings, examine, objects
@@ -101,6 +101,8 @@ def _complete_search(connection: Connection) -> SearchState:
         search_upkeep.restore_search(connection)
     elif not search_upkeep.is_marked(connection, REBUILD.high_water):
         search_upkeep.defer_search(connection)
+    clear_rebuild(connection, CJK_REBUILD)  # opening makes that index anew, where it can be had
+    search_upkeep.unmark(connection, search_upkeep.CJK_STALE)
     if not search_upkeep.present(search_upkeep.objects(connection)):
         return "unavailable"
     search_upkeep.mark(connection, search_upkeep.LAYOUT, search_upkeep.NEWEST_LAYOUT)
