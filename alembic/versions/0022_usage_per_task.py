@@ -69,12 +69,8 @@ def change_key(db: Schema, columns: Sequence[Column], key: Sequence[str]) -> Non
         "session_model_usage",
         merged,
         f"session_model_usage GROUP BY {', '.join(merged[name] for name in key)}",
-        lambda: create_usage(db, columns, key),
+        lambda: db.create_table("session_model_usage", columns, key=key),
     )
-
-
-def create_usage(db: Schema, columns: Sequence[Column], key: Sequence[str]) -> None:
-    db.create_table("session_model_usage", columns, key=key)
     db.create_index("idx_session_model_usage_session", "session_model_usage", ["session_id"])
     db.create_index("idx_session_model_usage_model", "session_model_usage", ["model"])
 
