@@ -35,9 +35,7 @@ async def migrate_with(
         return await sqlite.migrate_with(location, action, lock_wait, adoption)
     from hermes_orm.dialects.postgresql import migrating as postgresql
 
-    return await postgresql.migrate_with(
-        location, action, lock_wait, settings.postgres, adoption
-    )
+    return await postgresql.migrate_with(location, action, lock_wait, settings.postgres, adoption)
 
 
 async def read_with(location: Location, action: Callable[[Connection], T]) -> T:
