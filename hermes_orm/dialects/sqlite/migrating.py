@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,7 +18,7 @@ from hermes_orm.dialects.adoption import Adoption, AdoptionReport
 from hermes_orm.dialects.sqlite import ddl
 from hermes_orm.dialects.sqlite import driver as sqlite_driver
 from hermes_orm.dialects.sqlite.adoption import adopting
-from hermes_orm.dialects.sqlite.adoption.backup import write_backup
+from hermes_orm.dialects.sqlite.adoption.backup import Backup
 from hermes_orm.dialects.sqlite.adoption.fingerprint import Findings, examine
 from hermes_orm.dialects.sqlite.adoption.lock import migration_lock
 from hermes_orm.errors import SchemaError
@@ -80,7 +81,7 @@ class _Migration:
         self._path = path
         self._lock_wait = lock_wait
         self._adoption = adoption
-        self._backup: Path | None = None
+        self._backup: Backup | None = None
 
     def run(self, action: Callable[[Connection], T]) -> T:
         """Run `action` between what a file needs before and after it; commit all, or nothing."""
@@ -91,8 +92,8 @@ class _Migration:
                     _lock(connection, self._lock_wait)
                     result, report = self._migrate(connection, action)
             except BaseException:
-                if self._backup is not None:  # the file itself is as it was
-                    self._backup.unlink(missing_ok=True)
+                if self._backup is not None:
+                    self._backup.discard()
                 raise
         if self._adoption is not None:
             self._adoption.report(report)
@@ -110,11 +111,14 @@ class _Migration:
             report = AdoptionReport(findings.version, findings.shape, findings.revision)
             return action(connection), report
         if adoption.backup:
-            self._backup = write_backup(self._path, findings.start)
+            self._backup = Backup(self._path, findings.start)
         prepared = adopting.prepare(connection, findings, adoption.replay)
         result = action(connection)
-        backup = None if self._backup is None else str(self._backup)
-        return result, adopting.finish(connection, prepared, backup)
+        report = adopting.finish(connection, prepared)
+        if self._backup is not None:
+            self._backup.keep()
+            report = replace(report, backup=str(self._backup.target))
+        return result, report
 
     def _examine(self, connection: Connection) -> Findings:
         findings = examine(connection.connection.driver_connection)

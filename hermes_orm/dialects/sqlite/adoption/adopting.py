@@ -48,7 +48,7 @@ def prepare(
     return Prepared(findings, inventory, frozenset(census.schema(driver) - shape))
 
 
-def finish(connection: Connection, prepared: Prepared, backup: str | None) -> AdoptionReport:
+def finish(connection: Connection, prepared: Prepared) -> AdoptionReport:
     """Add what is derived to a file that the revisions have changed; verify and describe it."""
     driver: Any = connection.connection.driver_connection
     findings, before = prepared.findings, prepared.inventory
@@ -68,7 +68,6 @@ def finish(connection: Connection, prepared: Prepared, backup: str | None) -> Ad
         violations=tuple(f"{name}: {number}" for name, number in sorted(after.violations.items())),
         undecodable=census.undecodable(driver),
         search=search,
-        backup=backup,
     )
 
 

@@ -17,24 +17,38 @@ SPACE_FACTOR = 2
 UNFINISHED = ".partial"
 
 
-def write_backup(path: Path, version: int) -> Path:
-    """Copy the database at `path` with SQLite's online backup; return the path of the copy.
+class Backup:
+    """A copy of the file as it was; it bears its name only when `keep` is called.
 
-    The caller holds the write lock, so that the copy is the file as it will be changed. Raises
-    SchemaError when the disk has no room for copy and journal.
+    Whatever is killed before leaves a partial copy, which the next migration removes: a process
+    that is killed again and again does not fill the disk.
     """
-    _check_space(path)
-    _remove_unfinished(path)
-    target = _free_name(path, version)
-    partial = target.with_name(target.name + UNFINISHED)
-    os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    try:
-        _copy(path, partial)
-        partial.rename(target)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
-    return target
+
+    def __init__(self, path: Path, version: int) -> None:
+        """Copy the database at `path` with SQLite's online backup.
+
+        The caller holds the write lock, so that the copy is the file as it will be changed. Raises
+        SchemaError when the disk has no room for copy and journal.
+        """
+        _check_space(path)
+        _remove_unfinished(path)
+        self.target = _free_name(path, version)
+        self._partial = self.target.with_name(self.target.name + UNFINISHED)
+        os.close(os.open(self._partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        try:
+            _copy(path, self._partial)
+        except BaseException:
+            self.discard()
+            raise
+
+    def keep(self) -> None:
+        """Give the copy its name."""
+        self._partial.rename(self.target)
+
+    def discard(self) -> None:
+        """Remove the copy: the file itself is as it was."""
+        self._partial.unlink(missing_ok=True)
+        self.target.unlink(missing_ok=True)
 
 
 def _copy(path: Path, target: Path) -> None:
