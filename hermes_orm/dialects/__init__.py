@@ -25,9 +25,17 @@ def make_transport(
 ) -> Transport:
     """Return the transport for a location; nothing is connected yet."""
     if isinstance(location, SqliteLocation):
+        from hermes_orm.dialects.sqlite import cjk
         from hermes_orm.dialects.sqlite.engine import SQLiteTransport
 
-        return SQLiteTransport(str(location), settings.sqlite, dialect, read_only=read_only)
+        wants_cjk = settings.sessions.cjk_fts and not read_only
+        return SQLiteTransport(
+            str(location),
+            settings.sqlite,
+            dialect,
+            read_only=read_only,
+            cjk_tokenizer=cjk.find() if wants_cjk else None,
+        )
     from hermes_orm.dialects.postgresql.engine import PostgreSQLTransport
     from hermes_orm.dialects.postgresql.options import engine_options
 

@@ -18,6 +18,8 @@ class SearchIndex(StrEnum):
 
     WORDS = "words"
     SUBSTRINGS = "substrings"
+    PAIRS = "pairs"
+    """Of substrings, too: of those that are runs of CJK letters, where a tokenizer is installed."""
 
 
 class Candidates(NamedTuple):

@@ -20,3 +20,8 @@ def cjk_pairs(text: str) -> list[str]:
     """Return the distinct pairs of adjacent CJK characters of `text`."""
     runs = _RUN.findall(text) if is_cjk(text) else []
     return list(dict.fromkeys(chain.from_iterable(map(add, run, run[1:]) for run in runs)))
+
+
+def is_cjk_run(text: str) -> bool:
+    """Return whether `text` is two CJK letters or more, and nothing else."""
+    return text.isalpha() and _RUN.fullmatch(text) is not None

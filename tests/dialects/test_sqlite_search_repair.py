@@ -1,11 +1,13 @@
 """Search indexes of a file that are missing, foreign or damaged: writes succeed, hits are right."""
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from hermes_orm import SessionDB
-from hermes_orm.dialects.sqlite import search_ddl, search_upkeep
+from hermes_orm.dialects.sqlite import cjk, search_ddl, search_upkeep
 from tests.contract.finding import found, found_set
 from tests.contract.index_states import Index
 from tests.raw import Raw
@@ -272,3 +274,67 @@ async def test_an_index_is_not_larger_than_the_texts_of_a_conversation(
         "+ (SELECT sum(length(block)) FROM messages_fts_trigram_data)"
     )
     assert index_size < texts
+
+
+@pytest.fixture
+def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """A tokenizer in place of the CJK extension, which finds three characters or more."""
+    options = search_ddl.CJK.options
+    monkeypatch.setenv("HERMES_SEARCH_SLOW_MS", "0")
+    monkeypatch.setenv("HERMES_FTS5_CJK_SO", str(tmp_path / "extension.so"))
+    monkeypatch.setattr(cjk, "load", lambda driver, path: True)
+    object.__setattr__(search_ddl.CJK, "options", ", tokenize='trigram'")
+    yield
+    object.__setattr__(search_ddl.CJK, "options", options)
+
+
+async def test_the_cjk_index_is_filled_by_steps_and_then_asked(
+    stand_in: None,
+    told: None,
+    open_store: Open,
+    raw: Raw,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "hermes_orm.search")
+    extension = tmp_path / "extension.so"
+    extension.touch()
+
+    async def route(db: SessionDB, query: str) -> str:
+        caplog.clear()
+        assert await found(db, query) == [2]
+        return caplog.messages[-1].split()[1]
+
+    db = open_store()
+    assert await db.fts_cjk_rebuild_status() is not None
+    assert await db.fts_optimize_available()
+    assert await route(db, "温室传感器") == "route=trigram"
+    assert not await db.fts_cjk_rebuild_step()
+    assert await db.fts_cjk_rebuild_status() is None
+    assert await route(db, "温室传感器") == "route=fts_cjk"
+    assert await route(db, "garden 温室传") == "route=trigram", "not of CJK letters only"
+    assert await db.optimize_fts() == await db.rebuild_fts() == 3
+    await db.close()
+    extension.unlink()
+    without = open_store()
+    assert await route(without, "温室传感器") == "route=trigram"
+    await without.append_message("s", "user", "no trigger stands in the way")
+    assert await metas(raw) == {"fts_cjk_stale"}
+    await without.close()
+    extension.touch()
+    again = open_store()
+    await again.get_meta("any")
+    assert await again.fts_optimize_available()
+    assert await route(again, "温室传感器") == "route=trigram"
+    assert (await again.optimize_fts_storage(vacuum=False))["ok"]
+    assert await route(again, "温室传感器") == "route=fts_cjk"
+
+
+async def test_an_extension_that_cannot_be_loaded_is_done_without(
+    told: None, open_store: Open, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "extension.so").write_text("no library")
+    monkeypatch.setenv("HERMES_FTS5_CJK_SO", str(tmp_path / "extension.so"))
+    db = open_store()
+    assert await found(db, "温室") == [2]
+    assert not await db.fts_cjk_rebuild_step()

@@ -47,6 +47,8 @@ class PostgreSQLSearch(Search):
 
     def parameters(self, index: SearchIndex, tree: Node) -> Params | None:
         """Return the tsquery; None for substrings that need not hold a pair of CJK characters."""
+        if index is SearchIndex.PAIRS:
+            return None  # the one index holds pairs, too
         if index is SearchIndex.SUBSTRINGS:
             pairs = to_pair_tsquery(tree)
             return None if pairs is None else {"match": pairs}

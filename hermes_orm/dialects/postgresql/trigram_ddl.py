@@ -4,6 +4,7 @@ They cost no hit when they are missing, only speed: a search then reads every se
 """
 
 import logging
+from typing import Any
 
 from sqlalchemy import Connection
 
@@ -50,7 +51,7 @@ _CREATE = f"""
 def create_trigram_indexes(connection: Connection) -> None:
     """Create the extension, where that is permitted, and the indexes; else warn."""
     connection.exec_driver_sql(_CREATE)
-    found = connection.exec_driver_sql(_PLACE.format(into=""))
+    found: Any = connection.exec_driver_sql(_PLACE.format(into=""))
     if found is not None and found.first() is None:  # (a script returns nothing)
         logger.warning(
             "parts of session ids and titles are searched without an index, since the extension "

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 from hermes_orm.completion import InFlight, to_completion
 from hermes_orm.config import SQLiteSettings
 from hermes_orm.dialects.base import Dialect, Scope, Work
+from hermes_orm.dialects.sqlite import cjk, journal, opening, repair, upkeep
 from hermes_orm.dialects.sqlite import driver as sqlite_driver
-from hermes_orm.dialects.sqlite import journal, opening, repair, upkeep
 from hermes_orm.dialects.sqlite.holding import HeldFileTransaction
 from hermes_orm.dialects.sqlite.thread import ConnectionThread
 from hermes_orm.dialects.sqlite.transaction import HeldConnection, SQLiteTransaction
@@ -72,12 +72,19 @@ class SQLiteTransport(Transport):
     """Opens the file, keeps its lanes, and sends units to them."""
 
     def __init__(
-        self, path: str, settings: SQLiteSettings, dialect: Dialect, *, read_only: bool
+        self,
+        path: str,
+        settings: SQLiteSettings,
+        dialect: Dialect,
+        *,
+        read_only: bool,
+        cjk_tokenizer: Path | None = None,
     ) -> None:
         self.dialect = dialect
         self._path = path
         self._settings = settings
         self._read_only = read_only
+        self._cjk = cjk_tokenizer
         self._writer: Lane | None = None
         self._queue: WriteQueue | None = None
         self._readers: list[Lane] = []
@@ -120,11 +127,16 @@ class SQLiteTransport(Transport):
                 os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
             elif path.stat().st_size == 0:
                 logger.warning("%s existed with 0 bytes: a new database is created in it", path)
-        return _connection(self._path)
+        return self._with_tokenizer(_connection(self._path))
 
     def _connect_read_only(self) -> Any:
         quoted = urllib.parse.quote(os.path.abspath(self._path))
-        return _connection(f"file:{quoted}?mode=ro", uri=True)
+        return self._with_tokenizer(_connection(f"file:{quoted}?mode=ro", uri=True))
+
+    def _with_tokenizer(self, driver: Any) -> Any:
+        if self._cjk is not None and not cjk.load(driver, self._cjk):
+            self._cjk = None
+        return driver
 
     def _prepare(self, held: HeldConnection) -> str:
         settings, driver = self._settings, held.driver
@@ -144,7 +156,7 @@ class SQLiteTransport(Transport):
             synchronous="NORMAL" if settings.synchronous == "normal" else None,
         )
         opening.ensure_schema(held)
-        repair.open_search(held)
+        repair.open_search(held, has_cjk=self._cjk is not None)
         return mode
 
     async def read(self, work: Work[T], *, scope: Scope, patience: float) -> T:

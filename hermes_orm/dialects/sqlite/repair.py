@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from sqlalchemy import Connection
 
 from hermes_orm.dialects.sqlite import search_upkeep as upkeep
 from hermes_orm.dialects.sqlite.driver import as_standard, is_busy
+from hermes_orm.dialects.sqlite.indexing import SQLiteIndexing
 from hermes_orm.dialects.sqlite.search import SQLiteSearch
 from hermes_orm.dialects.sqlite.transaction import HeldConnection
 
@@ -22,12 +24,14 @@ _UNEXPLAINED: Final = {"constraint failed", "SQL logic error"}
 logger = logging.getLogger("hermes_orm.sqlite")
 
 
-def open_search(held: HeldConnection) -> None:
+def open_search(held: HeldConnection, *, has_cjk: bool) -> None:
     """Put the search indexes of a file in order; when that fails, writes go on without them."""
+    parts = held.dialect
+    parts.indexing, parts.search = SQLiteIndexing(has_cjk), SQLiteSearch(has_cjk)
     try:
-        if not upkeep.needs_opening_work(held.connection):
+        if not upkeep.needs_opening_work(held.connection, has_cjk=has_cjk):
             return
-        _in_transaction(held, upkeep.ensure_search)
+        _in_transaction(held, partial(upkeep.ensure_search, has_cjk=has_cjk))
     except Exception as error:
         if is_busy(error):
             raise

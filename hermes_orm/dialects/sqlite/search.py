@@ -22,12 +22,14 @@ from sqlalchemy import (
 from sqlalchemy.orm import aliased
 
 from hermes_orm.dialects.base import Search
+from hermes_orm.dialects.indexing import CJK_REBUILD
 from hermes_orm.dialects.prepared import Params
 from hermes_orm.dialects.search import LIMIT, OFFSET, Candidates, SearchIndex
 from hermes_orm.dialects.sqlite import search_ddl
 from hermes_orm.dialects.sqlite.driver import as_standard
-from hermes_orm.dialects.sqlite.search_upkeep import LEGACY, STALE, SUBSTRINGS_STALE
+from hermes_orm.dialects.sqlite.search_upkeep import CJK_STALE, LEGACY, STALE, SUBSTRINGS_STALE
 from hermes_orm.models import Message, Session
+from hermes_orm.search.cjk import is_cjk_run
 from hermes_orm.search.compilers import to_fts5
 from hermes_orm.search.query import Node, units
 
@@ -37,7 +39,13 @@ LEAST_SUBSTRING: Final = 3
 _DAMAGE: Final = re.compile(
     "malformed|fts5|messages_fts|vtable constructor failed|no such tokenizer"
 )
+_ROUTES: Final = {
+    SearchIndex.WORDS: "fts5",
+    SearchIndex.SUBSTRINGS: "trigram",
+    SearchIndex.PAIRS: "fts_cjk",
+}
 _STALE_KEYS: Final = {
+    SearchIndex.PAIRS: (STALE, CJK_STALE, CJK_REBUILD.high_water),
     SearchIndex.WORDS: (STALE,),
     SearchIndex.SUBSTRINGS: (STALE, SUBSTRINGS_STALE, LEGACY),
 }
@@ -52,6 +60,7 @@ WORDS: Final = _fts_table(search_ddl.WORDS)
 TABLES: Final = {
     SearchIndex.WORDS: WORDS,
     SearchIndex.SUBSTRINGS: _fts_table(search_ddl.SUBSTRINGS),
+    SearchIndex.PAIRS: _fts_table(search_ddl.CJK),
 }
 
 
@@ -60,13 +69,18 @@ class SQLiteSearch(Search):
     """Search by two FTS5 tables, and by scan for shorter substrings."""
 
     exact = frozenset(SearchIndex)
+    has_cjk: bool = False
+    """Whether the connections of the store have loaded the CJK tokenizer."""
 
     def route(self, index: SearchIndex) -> str:
         """Return the name of an index in the log."""
-        return "fts5" if index is SearchIndex.WORDS else "trigram"
+        return _ROUTES[index]
 
     def parameters(self, index: SearchIndex, tree: Node) -> Params | None:
         """Return the FTS5 expression; None for a substring without trigrams."""
+        if index is SearchIndex.PAIRS:
+            is_served = self.has_cjk and all(is_cjk_run(unit.text) for unit in units(tree))
+            return {"match": f"{{content tool_name}} : ({to_fts5(tree)})"} if is_served else None
         shortest = min(len(unit.text) for unit in units(tree))
         if index is SearchIndex.SUBSTRINGS and shortest < LEAST_SUBSTRING:
             return None

@@ -155,9 +155,9 @@ def defer_cjk(connection: Connection) -> None:
     """Create the CJK index anew, empty, to be filled in steps."""
     drop_triggers(connection, [CJK])
     connection.exec_driver_sql(f"DROP TABLE IF EXISTS {CJK.name}")
-    create_index(connection, CJK)
-    unmark(connection, CJK_STALE)
-    defer_rebuild(connection, CJK_REBUILD)
+    if create_index(connection, CJK):
+        unmark(connection, CJK_STALE)
+        defer_rebuild(connection, CJK_REBUILD)
 
 
 def create_search_objects(connection: Connection) -> list[FtsIndex]:
@@ -186,7 +186,9 @@ def ensure_search(connection: Connection, *, has_cjk: bool = False) -> None:
     would fail are dropped.
     """
     found = objects(connection)
-    if not has_cjk and CJK.triggers[0] in found:
+    if has_cjk and CJK.name not in found:
+        defer_cjk(connection)
+    elif not has_cjk and CJK.triggers[0] in found:
         drop_triggers(connection, [CJK])
         mark(connection, CJK_STALE)
     if not has_fts5(connection):
@@ -200,7 +202,7 @@ def ensure_search(connection: Connection, *, has_cjk: bool = False) -> None:
 def needs_opening_work(connection: Connection, *, has_cjk: bool = False) -> bool:
     """Whether `ensure_search` would change anything; reads only."""
     found = objects(connection)
-    if not has_cjk and CJK.triggers[0] in found:
+    if (CJK.name not in found) if has_cjk else (CJK.triggers[0] in found):
         return True
     if not has_fts5(connection):
         return any(name in found for index in (*INDEXES, CJK) for name in index.triggers)

@@ -29,6 +29,8 @@ class Route:
     shape: Shape
     params: Mapping[str, Any]
     snippets: Callable[[Node], Snippet]
+    alternative: Route | None = None
+    """The route to take while the index cannot be asked."""
     gap: Gap | None = None
     """What the index does not hold yet."""
 
@@ -87,8 +89,14 @@ def _by_substrings(request: SearchRequest, search: Search, tree: Node | None) ->
 
     Where they are asked for, it is a scan of whole texts.
     """
+    if tree is None:
+        return None
     filters = request.filters if request.covers_all else request.filters | {"covered"}
-    return _route(request, search, tree, SearchIndex.SUBSTRINGS, filters) if tree else None
+    route = _route(request, search, tree, SearchIndex.SUBSTRINGS, filters)
+    if request.covers_all or search.parameters(SearchIndex.PAIRS, tree) is None:
+        return route
+    by_pairs = _route(request, search, tree, SearchIndex.PAIRS, filters)
+    return replace(by_pairs, alternative=route)
 
 
 def _route(

@@ -101,7 +101,8 @@ class SearchRepository(Repository):
         if not state:
             indexing.is_settled = indexing.stays_settled
         if not state.keys().isdisjoint(stale_keys):
-            return route.scanned(SCAN_FOR_INDEX)
+            alternative = route.alternative
+            return self._possible(alternative) if alternative else route.scanned(SCAN_FOR_INDEX)
         gap = Gap.of(state, REBUILD)
         return route if gap is None else route.beside(gap)
 
