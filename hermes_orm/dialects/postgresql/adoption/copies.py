@@ -12,7 +12,8 @@ from sqlalchemy import Connection, Row, text
 
 from hermes_orm.codec import POSTGRESQL_MARKER, decode_json, encode_content, plain_text
 
-CHUNK: Final = 500
+CHUNK: Final = 100
+"""Rows held in memory at a time: each may have a megabyte, twice."""
 ADOPTED_COPIES: Final = "hermes_adopted_copies"
 KEEP: Final = text(
     f"INSERT INTO {ADOPTED_COPIES} (table_name, row_key, payload) "
