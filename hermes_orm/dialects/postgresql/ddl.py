@@ -3,6 +3,7 @@
 from sqlalchemy import Connection
 
 from hermes_orm.dialects.creation import create_tables, describe_new_database, stamp_head
+from hermes_orm.dialects.postgresql.delegations_ddl import add_delegation_leases
 from hermes_orm.dialects.postgresql.markers_ddl import create_json_reader
 from hermes_orm.dialects.postgresql.recency_ddl import RECENCY_TRIGGERS, create_recency_triggers
 from hermes_orm.dialects.postgresql.trigram_ddl import create_trigram_indexes
@@ -23,4 +24,5 @@ def create_head(connection: Connection) -> None:
     create_recency_triggers(connection)
     create_json_reader(connection)
     create_trigram_indexes(connection)
+    add_delegation_leases(connection)
     stamp_head(connection)

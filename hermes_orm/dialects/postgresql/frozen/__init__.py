@@ -4,6 +4,10 @@ from collections.abc import Mapping
 
 from sqlalchemy import Connection
 
+from hermes_orm.dialects.postgresql.delegations_ddl import (
+    add_delegation_leases,
+    drop_delegation_leases,
+)
 from hermes_orm.dialects.postgresql.frozen.catalogue import (
     columns,
     has_foreign_key,
@@ -102,6 +106,7 @@ def create_derived_0031(connection: Connection) -> None:
     create_recency_triggers(connection)
     create_json_reader(connection)
     create_trigram_indexes(connection)
+    add_delegation_leases(connection)
 
 
 def drop_derived_0031(connection: Connection) -> None:
@@ -113,6 +118,7 @@ def drop_derived_0031(connection: Connection) -> None:
     connection.exec_driver_sql("DROP FUNCTION IF EXISTS hermes_recency_refresh(text[])")
     connection.exec_driver_sql("DROP FUNCTION IF EXISTS hermes_json_text(text, text)")
     connection.exec_driver_sql("DROP TABLE IF EXISTS message_search")
+    drop_delegation_leases(connection)
 
 
 def drop_columns(connection: Connection, table: str, names: list[str]) -> None:
