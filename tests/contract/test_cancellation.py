@@ -1,9 +1,13 @@
-"""Every operation, cancelled at each of its awaits: all or nothing, and nothing is left behind."""
+"""Every operation, cancelled at each of its awaits or undone with its transaction.
+
+All or nothing, and nothing is left behind.
+"""
 
 import asyncio
 import functools
 import inspect
 import itertools
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +24,7 @@ database:
 """
 """A connection that is not given back is missed at once."""
 WITHIN = 20.0
+WAITING = {"acquire_session_turn_lease", "flush_token_counts"}
 
 
 def operations() -> list[str]:
@@ -53,6 +58,24 @@ async def works(db: Any) -> None:
 def test_every_operation_has_a_sample() -> None:
     missing = [name for name in operations() if name not in SAMPLES]
     assert not missing, f"add a call of each to SAMPLES in tests/contract/samples.py: {missing}"
+
+
+async def test_undone_with_its_transaction(db: Any, tables: Tables) -> None:
+    refused = {}
+    for name in filter(SAMPLES.__contains__, operations()):
+        sample = SAMPLES[name]
+        with suppress(KeyError):
+            async with db.transaction() as unit:
+                try:
+                    await getattr(unit, name)(*sample.args, **sample.kwargs)
+                except RuntimeError as error:
+                    refused[name] = str(error)
+                raise KeyError
+        assert tables.rows() == tables.before, name
+        tables.restore()
+    for name, text in refused.items():
+        assert text.startswith(f"{name} cannot be part of"), text
+        assert SAMPLES[name].in_steps or name in WAITING, name
 
 
 async def test_cancelled_anywhere(db: Any, tables: Tables) -> None:
