@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from hermes_orm.database import DEFAULT_PATIENCE, Database, Scope, Work
@@ -15,6 +15,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 RepoT = TypeVar("RepoT", bound=Repository)
 PlansT = TypeVar("PlansT", bound=Plans)
+Described = TypeVar("Described", bound=Callable[..., Any])
 
 
 class Store(Protocol):
@@ -116,13 +117,30 @@ def runs(
             self.database.stand_alone(method.__name__)
         return await method(self.database, *args, **kwargs)
 
+    return _described(operation, _of_store(method))
+
+
+def streams(
+    method: Callable[Concatenate[Database, P], AsyncIterator[R]],
+) -> Callable[Concatenate[Any, P], AsyncIterator[R]]:
+    """Expose a service that reads portion by portion, for `async for`."""
+
+    @functools.wraps(method)
+    def operation(self: Store, /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[R]:
+        return method(self.database, *args, **kwargs)
+
+    return _described(operation, _of_store(method))
+
+
+def _of_store(method: Callable[..., Any]) -> inspect.Signature:
+    """Return the signature of a service as that of a method of the store."""
     signature = inspect.signature(method)
     database, *arguments = signature.parameters.values()
     store = database.replace(name="self", annotation=inspect.Parameter.empty)
-    return _described(operation, signature.replace(parameters=[store, *arguments]))
+    return signature.replace(parameters=[store, *arguments])
 
 
-def _described(operation: Operation[P, R], signature: inspect.Signature) -> Operation[P, R]:
+def _described(operation: Described, signature: inspect.Signature) -> Described:
     # The agent unwraps an operation before it asks whether it is a coroutine function.
     del vars(operation)["__wrapped__"]
     vars(operation)["__signature__"] = signature

@@ -20,7 +20,7 @@ from hermes_orm.database import (
     Database,
 )
 from hermes_orm.dialects import make_dialect
-from hermes_orm.facade import plans, reads, runs, writes
+from hermes_orm.facade import plans, reads, runs, streams, writes
 from hermes_orm.location import SqliteLocation, locate
 from hermes_orm.repositories.compression.failures import CompressionFailureRepository
 from hermes_orm.repositories.compression.leases import LeaseRepository
@@ -53,6 +53,7 @@ from hermes_orm.services import (
     chains,
     compaction,
     deletion,
+    exports,
     indexing,
     leases,
     listing,
@@ -349,6 +350,12 @@ class SessionDB:
     maybe_auto_archive = runs(retention.maybe_auto_archive, joins=False)
     vacuum = runs(upkeep.vacuum, modifies=True, joins=False)
     logical_size_bytes = runs(upkeep.logical_size_bytes)
+
+    # Export and import
+    export_session = runs(exports.export_session)
+    export_session_lineage = runs(exports.export_session_lineage)
+    export_all = runs(exports.export_all)
+    iter_export = streams(exports.iter_export)
 
     # Usage
     update_token_counts = runs(usage.update_token_counts, modifies=True)

@@ -53,13 +53,18 @@ async def assert_export_safe(
     Raises SessionExportTooLargeError for more than `max_messages`; None stands for
     `sessions.max_export_messages`, 0 for no limit, and a negative number is a ValueError.
     """
-    limit = await _limit(max_messages, hermes_orm.resolved_max_export_messages)
+    limit = await export_limit(max_messages)
     count = await database.read(
         lambda tx: ResumeRepository(tx).count_own(session_id, up_to(limit)), scope="statement"
     )
     if 0 < limit < count:
         raise SessionExportTooLargeError(session_id, count, limit)
     return count
+
+
+async def export_limit(max_messages: int | None = None) -> int:
+    """Return how many messages of a session may be exported: as given, or as configured."""
+    return await _limit(max_messages, hermes_orm.resolved_max_export_messages)
 
 
 async def _limit(given: int | None, configured: Callable[[], Awaitable[int]]) -> int:

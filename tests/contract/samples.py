@@ -193,6 +193,10 @@ SAMPLES: dict[str, Sample] = {
     "maybe_auto_archive": steps(),
     "vacuum": steps(),
     "logical_size_bytes": call(),
+    # Export and import
+    "export_session": call("s"),
+    "export_session_lineage": call("root"),
+    "export_all": call(),
     # Usage
     "update_token_counts": call("s", input_tokens=5, model="m"),
     "record_auxiliary_usage": call("s", "title", input_tokens=5, model="m"),

@@ -1,0 +1,1 @@
+"""Sessions with their transcripts, out of a store and into one."""
