@@ -24,6 +24,7 @@ from hermes_orm.dialects import (
     Work,
     make_transport,
 )
+from hermes_orm.dialects import profiles
 from hermes_orm.dialects.base import ACTIVITY_PATIENCE, DEFAULT_PATIENCE, TRANSCRIPT_PATIENCE
 from hermes_orm.error_causes import clear_init_error, record_init_error
 from hermes_orm.errors import MigrationRequiredError, ReadOnlyStoreError, StoreClosedError
@@ -60,6 +61,11 @@ class Database:
     def settings(self) -> Settings:
         """The settings of the store's home, as they are when they are used first."""
         return load_settings(self._home)
+
+    @cached_property
+    def own_profile(self) -> str | None:
+        """The profile that owns the store; None when nothing tells, or several share it."""
+        return profiles.own_profile(self.location, self.settings, self._home)
 
     async def read(
         self, work: Work[T], *, scope: Scope = "snapshot", patience: float = DEFAULT_PATIENCE

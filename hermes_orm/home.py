@@ -6,9 +6,12 @@ of `DEFAULT_DB_PATH_MODULES` (usually `hermes_orm.DEFAULT_DB_PATH = path`). Ever
 """
 
 import os
+import re
 import sys
 from contextvars import ContextVar, Token
 from pathlib import Path
+
+_PROFILE = re.compile("[a-z0-9][a-z0-9_-]{0,63}")
 
 _override: ContextVar[str] = ContextVar("hermes_home_override", default="")
 
@@ -40,6 +43,29 @@ def _platform_home() -> Path:
         local = os.environ.get("LOCALAPPDATA", "").strip()
         return (Path(local) if local else Path.home() / "AppData" / "Local") / "hermes"
     return Path.home() / ".hermes"
+
+
+def hermes_root(home: Path) -> Path:
+    """Return the directory that `home` and the homes of other profiles belong to, resolved.
+
+    A profile's home is `profiles/<name>` in it; everything in the platform's default is its own.
+    """
+    home, platform = home.resolve(), _platform_home().resolve()
+    if home.is_relative_to(platform):
+        return platform
+    return home.parent.parent if home.parent.name == "profiles" else home
+
+
+def profile_of(db_path: Path, root: Path) -> str | None:
+    """Return the profile that owns a database file; None when its place in `root` tells none."""
+    path = db_path.resolve()
+    if path.name != "state.db":
+        return None
+    if path.parent == root:
+        return "default"
+    name = path.parent.name
+    is_profile = path.parent.parent == root / "profiles" and _PROFILE.fullmatch(name)
+    return name if is_profile else None
 
 
 def _home_db_path() -> Path:

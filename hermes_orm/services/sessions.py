@@ -57,11 +57,12 @@ async def end_session(database: Database, session_id: str, end_reason: str | Non
 
 async def _create(database: Database, new: NewSession) -> None:
     if not new.stands_alone or not await database.write(
-        lambda tx: CreationRepository(tx).place(new),
+        lambda tx: CreationRepository(tx).place(new, database.own_profile),
         scope="statement",
         patience=TRANSCRIPT_PATIENCE,
     ):
         await database.write(
-            lambda tx: CreationRepository(tx).create(new), patience=TRANSCRIPT_PATIENCE
+            lambda tx: CreationRepository(tx).create(new, database.own_profile),
+            patience=TRANSCRIPT_PATIENCE,
         )
     database.tombstones.lift(new.row["id"])

@@ -131,7 +131,7 @@ def test_defaults(driver: Driver, section: object) -> None:
         "pool_pre_ping": False,
         "hide_parameters": True,
     }
-    assert (found.ping, found.pooler, found.schema, found.profile) == (True, False, None, "default")
+    assert (found.ping, found.pooler, found.schema, found.profile) == (True, False, None, None)
     assert startup(found) == {
         "jit": "off",
         "lock_timeout": "1000",

@@ -82,7 +82,7 @@ class PostgresSettings(BaseModel, Generic[A]):
     connect_args: A | None = None
     schema_name: Annotated[str | None, Field(alias="schema", pattern=SCHEMA_NAME)] = None
     pooler: bool = False
-    profile: str | None = "default"
+    profile: str | None = None
 
 
 def read_settings(section: object, driver: Driver) -> PostgresSettings[Any]:

@@ -13,6 +13,7 @@ from hermes_orm import clock
 from hermes_orm.dialects import Prepared
 from hermes_orm.dialects.expressions import insert_into
 from hermes_orm.models import Session
+from hermes_orm.models.base import TEXT
 from hermes_orm.repositories.base import Repository
 from hermes_orm.repositories.lineage.lineage import is_continuation
 from hermes_orm.repositories.sessions.keys import have_same_profile
@@ -90,12 +91,14 @@ class NewSession:
         if parent == key:
             raise _cycle(key, key)
         prompt = session_text(fields.get("system_prompt"))
+        profile = session_text(fields.get("profile_name"))
         row: dict[str, Any] = {name: session_text(fields.get(name)) for name in _TEXTS}
         row |= {
             "id": key,
             "source": session_text(source),
             "started_at": clock.now(),
             "parent_session_id": parent,
+            "profile_name": profile if profile and profile.strip() else None,
             "model_config": _config_text(fields.get("model_config")),
             "system_prompt_hash": None if prompt is None else prompt_hash(prompt),
         }
@@ -125,20 +128,26 @@ def _cycle(session_id: str, parent: str) -> ValueError:
 def _create() -> ClauseElement:
     names = ("id", "source", "started_at", *_FILLED)
     values: dict[str, Any] = {name: bindparam(name) for name in names}
-    statement = insert_into(Session, {**values, "created_source": bindparam("source")})
-    given = statement.excluded
+    # A row that is there already gets a profile only if one is given.
+    profile = bindparam("profile_name", type_=TEXT)
+    stamped = func.coalesce(profile, bindparam("owner", type_=TEXT))
+    values |= {"created_source": bindparam("source"), "profile_name": stamped}
+    statement = insert_into(Session, values)
+    given: Any = {**statement.excluded, "profile_name": profile}
     filled: dict[str, Any] = {
         name: func.coalesce(getattr(Session, name), given[name]) for name in _FILLED
     }
     # A new prompt takes the place of an inline prompt of an old file.
-    keeps_prompt = or_(Session.system_prompt_hash.is_not(None), given.system_prompt_hash.is_(None))
+    keeps_prompt = or_(
+        Session.system_prompt_hash.is_not(None), given["system_prompt_hash"].is_(None)
+    )
     filled["system_prompt"] = case((keeps_prompt, Session.system_prompt))
     can_fill = or_(
         *(getattr(Session, name).is_(None) & given[name].is_not(None) for name in _FILLED)
     )
     # A reset's placeholder is merged with the config, under a lock.
     is_final = or_(
-        given.model_config.is_(None),
+        given["model_config"].is_(None),
         Session.model_config.is_(None),
         Session.model_config.not_like(f"%{RESET_FROM}%"),
     )
@@ -194,18 +203,21 @@ INHERIT = Prepared(
 class CreationRepository(Repository):
     """Rows of `sessions` as they are created or completed."""
 
-    def place(self, new: NewSession) -> bool:
+    def place(self, new: NewSession, owner: str | None) -> bool:
         """Create or fill a session that refers to no other row, in one statement.
+
+        A new one without a profile is given to the `owner` of the store.
 
         Return False, with nothing changed, when the row may be the placeholder of a reset: its
         config has to be merged, which `create` does.
         """
-        if self.tx.first(CREATE, new.row) is not None or new.row["model_config"] is None:
+        row = {**new.row, "owner": owner}
+        if self.tx.first(CREATE, row) is not None or new.row["model_config"] is None:
             return True
         stored: str | None = self.tx.scalar(STORED_CONFIG, {"id": new.row["id"]})
         return stored is None or RESET_FROM not in stored
 
-    def create(self, new: NewSession) -> None:
+    def create(self, new: NewSession, owner: str | None = None) -> None:
         """Insert the session, or fill its row's empty columns; then inherit from its parent."""
         key, parent = new.row["id"], new.row["parent_session_id"]
         stored = self.tx.first(LOCK, {"id": key})
@@ -214,11 +226,11 @@ class CreationRepository(Repository):
         prompts = PromptRepository(self.tx)
         if prompt is not None and new.prompt is not None:
             prompts.keep(prompt, new.prompt)
-        written = self.tx.scalar(CREATE, row)
+        written = self.tx.scalar(CREATE, {**row, "owner": owner})
         if prompt is not None and written != prompt:
             prompts.sweep(prompt)
         if stored is None and written is None:  # created by somebody else in between
-            self.create(new)
+            self.create(new, owner)
         elif parent:
             self._inherit(key)
 

@@ -34,3 +34,8 @@ AUTOMATIC_END_REASONS: Final = frozenset(RECOVERABLE_END_REASONS) | {
 
 SUPERSEDED_BY_REPAIR: Final = "superseded_by_repair"
 ORPHANED_COMPRESSION: Final = "orphaned_compression"
+
+
+def is_automatic_end_reason(reason: object) -> bool:
+    """Return whether a session ended because some runtime went away, not by anybody's wish."""
+    return isinstance(reason, str) and reason in AUTOMATIC_END_REASONS

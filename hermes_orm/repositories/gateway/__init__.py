@@ -1,0 +1,1 @@
+"""Gateway conversations: peers, routes, and what the hosts that serve them keep."""
