@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hermes_orm import SessionDB
-from hermes_orm.dialects.sqlite import cjk, search_ddl, search_upkeep
+from hermes_orm.dialects.sqlite import cjk, search_ddl, search_upkeep, writer
 from tests.contract.finding import found, found_set
 from tests.contract.index_states import Index
 from tests.raw import Raw
@@ -338,3 +338,21 @@ async def test_an_extension_that_cannot_be_loaded_is_done_without(
     db = open_store()
     assert await found(db, "温室") == [2]
     assert not await db.fts_cjk_rebuild_step()
+
+
+async def test_parts_of_an_index_are_merged_after_many_writes(
+    told: None, open_store: Open, raw: Raw, index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "MERGE_EVERY", 10)
+    db = open_store()
+    for n in range(40):
+        await db.append_message("s", "user", f"needle {n}")
+    await db.message_count()
+    rows = await raw.fetch("SELECT v FROM messages_fts_config WHERE k = 'usermerge'")
+    assert rows == [(2,)]
+    ((segments,),) = await raw.fetch("SELECT count(DISTINCT segid) FROM messages_fts_idx")
+    assert segments < 12
+    await raw.execute("UPDATE messages_fts_data SET block = x'ff'")
+    for n in range(30):
+        await db.append_message("s", "user", f"needle {n}")
+    await index.check(73)

@@ -18,6 +18,9 @@ from hermes_orm.dialects.sqlite.transaction import HeldConnection
 REPAIRS: Final = (upkeep.restore_search, upkeep.detach_search)
 """What is done about damage that a store meets: at first, and when it comes back."""
 
+MERGES_AT_ONCE: Final = 4
+MERGED_PAGES: Final = 500
+
 _UNEXPLAINED: Final = {"constraint failed", "SQL logic error"}
 """All that FTS5 says of some damage; errors of ordinary tables tell more."""
 
@@ -37,6 +40,26 @@ def open_search(held: HeldConnection, *, has_cjk: bool) -> None:
             raise
         logger.warning("messages are searched by scan: %s", as_standard(error))
         _in_transaction(held, upkeep.detach_search)
+    finally:
+        held.rollback()
+
+
+def merge_search(held: HeldConnection) -> None:
+    """Merge some of the small parts that many writes leave in the indexes; never an error."""
+    driver = held.driver
+    try:
+        for index in upkeep.present(upkeep.objects(held.connection), cjk=True):
+            merge = f"INSERT INTO {index.name} ({index.name}, rank) VALUES (?, ?)"
+            if not held.merges:
+                driver.execute(merge, ("usermerge", 2))
+            for _ in range(MERGES_AT_ONCE):
+                before = driver.total_changes
+                driver.execute(merge, ("merge", MERGED_PAGES))
+                if driver.total_changes - before < 2:
+                    break
+        held.merges += 1
+    except Exception as error:  # noqa: BLE001  (whoever wrote has his result already)
+        logger.info("a search index is not merged: %s", as_standard(error))
     finally:
         held.rollback()
 

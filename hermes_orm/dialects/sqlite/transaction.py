@@ -40,6 +40,8 @@ class HeldConnection:
         self._is_query_only = False
         self.repairs = 0
         """How often search indexes were repaired because a write had failed."""
+        self.merges = 0
+        """How often parts of search indexes were merged."""
 
     def forbid_changes(self) -> None:
         """Have SQLite refuse every change until `allow_changes`.

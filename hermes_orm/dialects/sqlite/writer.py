@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from hermes_orm.dialects.base import Work
 from hermes_orm.dialects.sqlite import upkeep
 from hermes_orm.dialects.sqlite.driver import as_standard, lock_error
 from hermes_orm.dialects.sqlite.group import Unit, hold, run_group
+from hermes_orm.dialects.sqlite.repair import merge_search
 from hermes_orm.dialects.sqlite.thread import ConnectionThread
 from hermes_orm.dialects.sqlite.transaction import HeldConnection
 from hermes_orm.dialects.waiting import pause
@@ -20,6 +22,7 @@ T = TypeVar("T")
 
 GROUP_LIMIT = 64
 CHECKPOINT_EVERY = 50
+MERGE_EVERY = 1000
 
 
 EXPIRY_SECONDS = 0.1
@@ -220,6 +223,11 @@ class WriteQueue:
         if self._checkpoints and before // CHECKPOINT_EVERY != self._committed // CHECKPOINT_EVERY:
             assert self._loop is not None
             self._thread.submit(self._checkpoint, self._loop, lambda result, error: None)
+
+        if before // MERGE_EVERY != self._committed // MERGE_EVERY:
+            assert self._loop is not None
+            merge = partial(merge_search, self._held)
+            self._thread.submit(merge, self._loop, lambda result, error: None)
 
     def _checkpoint(self) -> None:
         upkeep.checkpoint(self._held.driver, "PASSIVE")
