@@ -22,8 +22,6 @@ from tests.raw import Raw
 CHECKOUT = Path(__file__).parents[2]
 DRIVERS = ["postgresql+asyncpg", "postgresql+psycopg"]
 LAYOUT_5 = "postgres-v25-storage5"
-ONLY_THERE = {"owner_instance_id", "lease_expires_at"}
-"""Columns of delegations that only this store has; they stay."""
 
 
 class OldStore:
@@ -78,11 +76,7 @@ async def schema(location: str) -> dict[str, Any]:
     """Return the definitions of all objects; columns in the order of their names."""
     raw = Raw(location)
     found = {name: await raw.fetch(query) for name, query in POSTGRES.items()}
-    columns = [
-        row[:2] + row[3:]
-        for row in found["columns"]
-        if row[1] not in ONLY_THERE and "pg.dropped" not in row[1]
-    ]
+    columns = [row[:2] + row[3:] for row in found["columns"] if "pg.dropped" not in row[1]]
     return {**found, "columns": sorted(columns, key=str)}
 
 
