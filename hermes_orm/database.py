@@ -23,8 +23,8 @@ from hermes_orm.dialects import (
     Transport,
     Work,
     make_transport,
+    profiles,
 )
-from hermes_orm.dialects import profiles
 from hermes_orm.dialects.base import ACTIVITY_PATIENCE, DEFAULT_PATIENCE, TRANSCRIPT_PATIENCE
 from hermes_orm.error_causes import clear_init_error, record_init_error
 from hermes_orm.errors import MigrationRequiredError, ReadOnlyStoreError, StoreClosedError
