@@ -42,10 +42,8 @@ class Environment:
         return subprocess.Popen(
             [self.python, *arguments],
             env={**variables, "PYTHONPATH": str(PROJECT), **(env or {})},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
             text=True,
-            **options,
+            **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options},
         )
 
     def run(
@@ -118,7 +116,7 @@ def install(python: Path, *requirements: str) -> None:
 
 @pytest.fixture(scope="session")
 def async_agent() -> Environment:
-    """async-hermes-agent and the project side by side: `run_agent`, `hermes_state`, `hermes_orm`."""
+    """async-hermes-agent and the project: `run_agent`, `hermes_state`, `hermes_orm`."""
     return environment(ASYNC_AGENT, *project_requirements())
 
 
