@@ -1,5 +1,9 @@
 """Queries as people and models type them: whatever stands in a text is found as it is written."""
 
+from collections.abc import Callable
+
+import pytest
+
 from hermes_orm import SessionDB
 from tests.contract.finding import found, found_set
 
@@ -72,3 +76,17 @@ async def test_pictures_are_not_searched(db: SessionDB) -> None:
     await db.append_message("s", "user", [picture, {"type": "text", "text": "what is this"}])
     for query, ids in (("image_url", []), ("QUJDQUJD", []), ("what is this", [1])):
         assert await found(db, query) == ids
+
+
+async def test_archived_sessions_and_read_only_stores_find_the_same(
+    db: SessionDB, open_store: Callable[..., SessionDB]
+) -> None:
+    await db.create_session("a", "cli")  # field reports D3, D5
+    await db.append_message("a", "user", "needle 广西桂林")
+    await db.set_session_archived("a", True)
+    reader = open_store(read_only=True)
+    for query in ("needle", "广西", "eedl", "桂"):
+        assert await found(db, query) == await found(reader, query) == [1]
+    assert await db.list_sessions_rich() == []
+    with pytest.raises(PermissionError):
+        await reader.append_message("a", "user", "more")
