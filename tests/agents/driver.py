@@ -9,6 +9,7 @@ import asyncio
 import importlib
 import json
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Coroutine
@@ -16,6 +17,9 @@ from typing import Any
 
 from run_agent import AIAgent
 from tools.async_delegation import active_count
+
+LONGEST = 120
+"""Seconds after which a play that hangs is ended."""
 
 streamed: list[str] = []
 asked: dict[str, bool] = {}  # name of an attribute: whether the store has it
@@ -158,6 +162,7 @@ def main() -> None:
         children = []
         for arguments in json.loads(line):
             if (child := os.fork()) == 0:
+                signal.alarm(LONGEST)
                 answer = json.dumps(played(**arguments))
                 os.write(answers, f"{answer}\n".encode())
                 os._exit(0)
