@@ -31,9 +31,23 @@ from hermes_orm.errors import (
     UnknownSessionError,
     WalUnsupportedError,
 )
+from hermes_orm.gateway_rows import (
+    ActiveGatewayRow,
+    GatewaySessionRow,
+    NeverActiveSession,
+    OrphanedSession,
+    RoutingRow,
+)
 from hermes_orm.home import DEFAULT_DB_PATH
 from hermes_orm.repositories.retention.filters import PruneFilters
 from hermes_orm.repositories.sessions.activity import ActivityProvenance
+from hermes_orm.repositories.sessions.end_reasons import (
+    AUTOMATIC_END_REASONS,
+    BOUNDARY_END_REASONS,
+    RESET_END_REASONS,
+    is_automatic_end_reason,
+)
+from hermes_orm.repositories.sessions.keys import session_key_namespace, session_key_profile
 from hermes_orm.repositories.sessions.workspaces import workspace_key
 from hermes_orm.rows import (
     ActiveSessionRow,
@@ -56,10 +70,14 @@ from hermes_orm.session_db import SessionDB
 from hermes_orm.session_text import sanitize_title
 
 __all__ = [
+    "AUTOMATIC_END_REASONS",
+    "BOUNDARY_END_REASONS",
     "DEFAULT_DB_PATH",
     "MAX_SAFE_EXPORT_MESSAGES",
     "MAX_SAFE_RESUME_MESSAGES",
     "PERSISTENCE_ERROR_CAUSES",
+    "RESET_END_REASONS",
+    "ActiveGatewayRow",
     "ActiveSessionRow",
     "ActivityProvenance",
     "AutoArchiveResult",
@@ -70,12 +88,16 @@ __all__ = [
     "ContextEntry",
     "ConversationMessage",
     "CooldownRow",
+    "GatewaySessionRow",
     "MessageRow",
     "MigrationRequiredError",
+    "NeverActiveSession",
+    "OrphanedSession",
     "PruneCandidate",
     "PruneFilters",
     "ReadOnlyStoreError",
     "RichSessionRow",
+    "RoutingRow",
     "ScaffoldedSession",
     "SchemaError",
     "SearchHit",
@@ -94,6 +116,7 @@ __all__ = [
     "classify_persistence_error",
     "format_session_db_unavailable",
     "get_last_init_error",
+    "is_automatic_end_reason",
     "is_disk_full_error",
     "is_malformed_db_error",
     "is_sqlite_wal_reset_vulnerable",
@@ -101,5 +124,7 @@ __all__ = [
     "resolved_max_export_messages",
     "resolved_max_resume_messages",
     "sanitize_title",
+    "session_key_namespace",
+    "session_key_profile",
     "workspace_key",
 ]

@@ -94,19 +94,6 @@ class ActiveSessionRow(SessionRow):
     last_active: float
 
 
-class GatewaySessionRow(SessionRow):
-    """A row of `sessions` with where its conversation came from and which bot carries it."""
-
-    created_source: str | None
-    transport_profile: str | None
-
-
-class ActiveGatewayRow(GatewaySessionRow):
-    """The latest session of a gateway conversation with the time of its last sign of life."""
-
-    last_active: float
-
-
 class ScaffoldedSession(TypedDict):
     """A titled session that begins with a skill; `content` is its first user message as stored."""
 

@@ -21,6 +21,7 @@ from hermes_orm.database import (
 )
 from hermes_orm.dialects import make_dialect
 from hermes_orm.facade import plans, reads, runs, streams, writes
+from hermes_orm.gateway_operations import GatewayOperations
 from hermes_orm.location import SqliteLocation, locate
 from hermes_orm.repositories.compression.failures import CompressionFailureRepository
 from hermes_orm.repositories.compression.leases import LeaseRepository
@@ -73,7 +74,7 @@ from hermes_orm.session_text import MAX_TITLE_LENGTH, sanitize_title
 Lend = Callable[[Callable[[AsyncConnection], Awaitable[Any]]], Awaitable[Any]]
 
 
-class SessionDB:
+class SessionDB(GatewayOperations):
     """Session store for AIAgent on SQLite or PostgreSQL.
 
     `db_path` is a file (None: `state.db` in the Hermes home), `:memory:`, or a URL

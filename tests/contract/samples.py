@@ -197,6 +197,14 @@ SAMPLES: dict[str, Sample] = {
     "export_session": call("s"),
     "export_session_lineage": call("root"),
     "export_all": call(),
+    # Gateway peers
+    "record_gateway_session_peer": call("s", source="telegram", **PEER),
+    "find_latest_gateway_session_for_peer": call(source="telegram", **PEER),
+    "find_session_by_origin": call(platform="telegram", chat_id="1"),
+    "list_gateway_sessions": call(),
+    "set_expiry_finalized": call("s"),
+    "promote_to_session_reset": call("tip"),
+    "latest_conversation_boundary": call(PEER["session_key"], "telegram"),
     # Usage
     "update_token_counts": call("s", input_tokens=5, model="m"),
     "record_auxiliary_usage": call("s", "title", input_tokens=5, model="m"),

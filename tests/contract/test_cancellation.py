@@ -30,7 +30,7 @@ WAITING = {"acquire_session_turn_lease", "flush_token_counts"}
 def operations() -> list[str]:
     return [
         name
-        for name, method in vars(SessionDB).items()
+        for name, method in inspect.getmembers_static(SessionDB)
         if inspect.iscoroutinefunction(method) and not name.startswith("__") and name != "close"
     ]
 

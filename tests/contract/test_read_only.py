@@ -23,6 +23,9 @@ ARGUMENTS: dict[str, Any] = {
     "snapshot": {},
     "streak": 1,
     "count": 1,
+    "pid": 1,
+    "started_at": 1.0,
+    "max_age_seconds": 1.0,
 }
 BY_NAME = {"set_auto_title": {"source": "llm"}, "set_session_title_source": {"source": "llm"}}
 CHANGING = (
@@ -32,21 +35,31 @@ CHANGING = (
     "archive_sessions",
     "archive_stale_",
     "backfill_",
+    "claim_",
     "clear_",
+    "complete_",
     "create_",
     "delete_",
     "end_",
     "ensure_",
+    "fail_handoff",
     "finalize_",
+    "import_sessions",
+    "increment_",
     "patch_",
+    "promote_",
     "prune_",
     "publish_",
     "queue_",
+    "reclaim_",
     "record_",
     "refresh_session_",
+    "register_",
     "release_session_",
     "reopen_",
     "replace_",
+    "request_",
+    "reset_",
     "restore_compression_",
     "restore_rewound",
     "rewind_",
@@ -63,7 +76,7 @@ NO_OPERATION = {"close", "sanitize_title", "session_unread", "_is_compression_ch
 def operations() -> dict[str, Any]:
     return {
         name: method
-        for name, method in vars(SessionDB).items()
+        for name, method in inspect.getmembers_static(SessionDB)
         if inspect.iscoroutinefunction(method)
         and not name.startswith("__")
         and name not in NO_OPERATION

@@ -7,12 +7,12 @@ from typing import Any, Final, cast
 
 from sqlalchemy import ColumnElement, SQLColumnExpression, bindparam, func, or_
 
+from hermes_orm.gateway_rows import GatewaySessionRow
 from hermes_orm.models import Session
 from hermes_orm.models.base import TEXT
 from hermes_orm.repositories.lineage.lineage import SessionAlias, last_active
 from hermes_orm.repositories.sessions.keys import session_key_profile
 from hermes_orm.repositories.sessions.rows import SESSION_KEYS, session_columns, with_times
-from hermes_orm.rows import GatewaySessionRow
 
 GATEWAY_KEYS: Final = tuple(GatewaySessionRow.__annotations__)
 _FURTHER: Final = GATEWAY_KEYS[len(SESSION_KEYS) :]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from sqlalchemy import ClauseElement, ColumnElement, bindparam, select, union, update
+from sqlalchemy import ClauseElement, ColumnElement, FromClause, bindparam, select, union, update
 
 from hermes_orm import clock
 from hermes_orm.dialects import Prepared
@@ -20,16 +21,28 @@ from hermes_orm.session_text import lookup_key
 def marking(start: ColumnElement[bool], **values: Any) -> ClauseElement:
     """Return the statement that sets columns of the sessions of whole conversations.
 
-    These are the sessions that meet `start`, what they carry on, and what carries them on. Their
-    rows are locked in the order of their ids: two callers may start at two ends of a conversation.
+    These are the sessions that meet `start`, what they carry on, and what carries them on.
     """
+    return changing(conversations(start), values)
+
+
+def conversations(start: ColumnElement[bool]) -> FromClause:
+    """Return the `id` of every session of the conversations of those that meet `start`."""
     given = select(Session.id).where(start)
     earlier = with_carried(given, "earlier")
     later = with_carrying(given.cte("later", recursive=True))
-    conversation = union(select(earlier.c.id), select(later.c.id)).subquery()
+    return union(select(earlier.c.id), select(later.c.id)).subquery()
+
+
+def changing(sessions: FromClause, values: Mapping[str, Any]) -> ClauseElement:
+    """Return the statement that sets columns of the sessions with an `id` in `sessions`.
+
+    Their rows are locked in the order of their ids: two callers may start at two ends of a
+    conversation.
+    """
     locked = (
         select(Session.id)
-        .join_from(conversation, Session, has_key(Session.id, conversation.c.id))
+        .join_from(sessions, Session, has_key(Session.id, sessions.c.id))
         .order_by(Session.id)
         .with_for_update(key_share=True, of=Session)
         .cte("locked")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from sqlalchemy import bindparam, literal
+from sqlalchemy import bindparam, literal, select
 
 from hermes_orm.dialects import Prepared
 from hermes_orm.dialects.expressions import insert_into
 from hermes_orm.models import ConversationGeneration
 from hermes_orm.repositories.base import Repository
+from hermes_orm.session_text import lookup_key
 
 ADVANCE = Prepared(
     insert_into(
@@ -23,6 +24,13 @@ ADVANCE = Prepared(
     )
 )
 
+LATEST = Prepared(
+    select(ConversationGeneration.generation).where(
+        ConversationGeneration.source == bindparam("source"),
+        ConversationGeneration.session_key == bindparam("session_key"),
+    )
+)
+
 
 class GenerationRepository(Repository):
     """Rows of `conversation_generations`; they are never deleted."""
@@ -32,3 +40,11 @@ class GenerationRepository(Repository):
         peer = {"source": (source or "").strip(), "session_key": (session_key or "").strip()}
         if all(peer.values()):
             self.tx.run(ADVANCE, peer)
+
+    def latest_conversation_boundary(self, session_key: str, source: str) -> int | None:
+        """Return how often the peer's conversation was reset; None when it never was.
+
+        The number only grows, also when sessions are deleted: no value comes twice.
+        """
+        peer = {"source": lookup_key(source), "session_key": lookup_key(session_key)}
+        return self.tx.scalar(LATEST, peer) or None
