@@ -351,6 +351,22 @@ class StorageResult(TypedDict):
     vacuumed: NotRequired[bool | None]
 
 
+class UsageStatistics(TypedDict):
+    """Usage of a group of sessions; `cost_usd` is the actual cost where known, else the estimate."""
+
+    key: str
+    sessions: int
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    reasoning_tokens: int
+    api_call_count: int
+    estimated_cost_usd: float
+    actual_cost_usd: float
+    cost_usd: float
+
+
 class ModelRoute(TypedDict):
     """A model, over which route it was billed, and how often it was called."""
 

@@ -49,6 +49,7 @@ from hermes_orm.repositories.sessions.sessions import SessionRepository
 from hermes_orm.repositories.sessions.title_families import TitleFamilyRepository
 from hermes_orm.repositories.sessions.titles import DERIVED, LLM, USER, TitleRepository
 from hermes_orm.repositories.sessions.workspaces import WorkspaceRepository
+from hermes_orm.repositories.usage.statistics import StatisticsRepository
 from hermes_orm.repositories.usage.usage import UsageRepository
 from hermes_orm.services import (
     chains,
@@ -366,6 +367,7 @@ class SessionDB(GatewayOperations):
     get_recent_session_model_route = reads(
         UsageRepository.get_recent_session_model_route, scope="statement", settled=True
     )
+    usage_statistics = reads(StatisticsRepository.usage_statistics, scope="statement", settled=True)
 
     # Search
     search_messages = runs(search.search_messages)

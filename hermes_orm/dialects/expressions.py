@@ -292,6 +292,25 @@ def id_list(ids: Iterable[int]) -> str:
     return json.dumps(list(ids))
 
 
+class utc_day(FunctionElement[str]):
+    """`utc_day(seconds)`: the date of a Unix time of the years 1970 to 9999, as YYYY-MM-DD."""
+
+    name = "utc_day"
+    type = Text()
+    inherit_cache = True
+
+
+@compiles(utc_day, "sqlite")
+def _(element: utc_day, compiler: SQLCompiler, **kw: Any) -> str:
+    return f"date({compiler.process(element.clauses, **kw)}, 'unixepoch')"
+
+
+@compiles(utc_day, "postgresql")
+def _(element: utc_day, compiler: SQLCompiler, **kw: Any) -> str:
+    moment = f"to_timestamp({compiler.process(element.clauses, **kw)}) AT TIME ZONE 'UTC'"
+    return f"to_char({moment}, 'YYYY-MM-DD')"
+
+
 class epoch_now(FunctionElement[float]):
     """`epoch_now("now")`: the time, for leases: hosts that share a server agree on the server's.
 

@@ -211,6 +211,7 @@ SAMPLES: dict[str, Sample] = {
     "queue_token_counts": steps("s", input_tokens=5),
     "flush_token_counts": call(),
     "get_recent_session_model_route": call("s"),
+    "usage_statistics": call(by="day"),
     # Search indexes
     "fts_rebuild_status": call(),
     "fts_rebuild_step": steps(),

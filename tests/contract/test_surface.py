@@ -23,7 +23,10 @@ SURFACE: list[dict[str, Any]] = json.loads((FIXTURES / "surface.json").read_text
 NOT_YET: dict[str, list[str]] = json.loads((FIXTURES / "not_yet.json").read_text())
 OWNERS = {"SessionDB": SessionDB, "hermes_orm": hermes_orm}
 ATTRIBUTES = {"db_path", "read_only"}  # engine.md section 1
-OURS = {"iter_export"}  # exporting a store that does not fit into memory
+OURS = {
+    "iter_export",  # exporting a store that does not fit into memory
+    "usage_statistics",  # what operators ask
+}
 
 
 def entries(*, present: bool) -> list[Any]:
