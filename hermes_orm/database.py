@@ -111,6 +111,13 @@ class Database:
 
         `patience` is for other writers at the begin; the block itself cannot be run again.
         """
+    @asynccontextmanager
+    async def exclusively(self, purpose: str) -> AsyncIterator[bool]:
+        """Hold the lock for a purpose over many units; yield False if another store holds it."""
+        transport = self._transport or await self._connect(DEFAULT_PATIENCE)
+        async with transport.exclusively(purpose) as is_held:
+            yield is_held
+
         if self.read_only:
             raise ReadOnlyStoreError.of("transaction")
         self._check_not_held("transaction()")

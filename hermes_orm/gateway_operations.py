@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from hermes_orm.database import Database
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from hermes_orm.database import ACTIVITY_PATIENCE, Database
 from hermes_orm.facade import reads, runs, writes
+from hermes_orm.repositories.gateway.cron_runs import CronRunRepository
+from hermes_orm.repositories.gateway.handoffs import HandoffRepository
+from hermes_orm.repositories.gateway.heartbeats import HeartbeatRepository
+from hermes_orm.repositories.gateway.hygiene import HygieneRepository
 from hermes_orm.repositories.gateway.origins import OriginRepository
 from hermes_orm.repositories.gateway.runtime import session_gateway_runtime
 from hermes_orm.repositories.sessions.end_reasons import RECOVERABLE_END_REASONS
@@ -36,4 +43,52 @@ class GatewayOperations:
     promote_to_session_reset = writes(OriginRepository.promote_to_session_reset)
     latest_conversation_boundary = reads(
         GenerationRepository.latest_conversation_boundary, scope="statement"
+    )
+
+    # Hand-offs
+    request_handoff = writes(HandoffRepository.request_handoff, scope="statement")
+    get_handoff_state = reads(HandoffRepository.get_handoff_state, scope="statement")
+    list_pending_handoffs = reads(HandoffRepository.list_pending_handoffs, scope="statement")
+    has_pending_handoffs = reads(HandoffRepository.has_pending_handoffs, scope="statement")
+    claim_handoff = writes(HandoffRepository.claim_handoff, scope="statement")
+    claim_pending_handoffs = writes(HandoffRepository.claim_pending_handoffs)
+    complete_handoff = writes(HandoffRepository.complete_handoff, scope="statement")
+    fail_handoff = writes(HandoffRepository.fail_handoff, scope="statement")
+    reclaim_stale_running_handoffs = writes(HandoffRepository.reclaim_stale_running_handoffs)
+
+    @asynccontextmanager
+    async def handoff_watcher_lock(self) -> AsyncIterator[bool]:
+        """Be the one watcher of hand-offs of this store while the block runs.
+
+        Yields False when another store is it. A watcher begins with
+        `reclaim_stale_running_handoffs`. Held on a PostgreSQL connection of its own, not behind a
+        transaction pooler (RuntimeError), and in a file beside a SQLite database.
+        """
+        self.database.stand_alone("handoff_watcher_lock")
+        async with self.database.exclusively("handoff-watcher") as is_held:
+            yield is_held
+
+    # Gateway processes and jobs
+    register_backend_heartbeat = writes(
+        HeartbeatRepository.register_backend_heartbeat,
+        patience=ACTIVITY_PATIENCE,
+        scope="statement",
+        alone=True,
+    )
+    clear_backend_heartbeat = writes(
+        HeartbeatRepository.clear_backend_heartbeat,
+        patience=ACTIVITY_PATIENCE,
+        scope="statement",
+        alone=True,
+    )
+    prune_stale_heartbeats = writes(HeartbeatRepository.prune_stale_heartbeats)
+    list_backend_heartbeats = reads(HeartbeatRepository.list_backend_heartbeats, scope="statement")
+    increment_hygiene_failure_streak = writes(
+        HygieneRepository.increment_hygiene_failure_streak, scope="statement"
+    )
+    reset_hygiene_failure_streak = writes(
+        HygieneRepository.reset_hygiene_failure_streak, scope="statement"
+    )
+    list_cron_job_runs = reads(
+        CronRunRepository.list_cron_job_runs, scope="statement", settled=True
     )

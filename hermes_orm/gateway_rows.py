@@ -55,3 +55,36 @@ class NeverActiveSession(TypedDict):
     chat_type: str | None
     user_id: str | None
     started_at: float
+
+
+class HandoffState(TypedDict):
+    """Where the hand-off of a session is: all None when there never was one."""
+
+    state: str | None
+    platform: str | None
+    error: str | None
+
+
+class BackendHeartbeat(TypedDict):
+    """The last sign of life of a process that serves the store."""
+
+    backend_id: str
+    pid: int
+    started_at: float
+    last_heartbeat: float
+    profile: str
+    host: str
+
+
+class TopicBinding(TypedDict):
+    """The session that a topic of a Telegram chat belongs to."""
+
+    profile_name: str
+    chat_id: str
+    thread_id: str
+    user_id: str
+    session_key: str
+    session_id: str
+    managed_mode: str
+    linked_at: float
+    updated_at: float

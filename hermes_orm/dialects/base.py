@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Literal, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Select
+from sqlalchemy import ColumnElement, Connection, FromClause, Select
 
 from hermes_orm.dialects.accounting import Kind
 from hermes_orm.dialects.indexing import Indexing
@@ -171,6 +171,21 @@ class Dialect(ABC):
     content_marker: str
     """Prefix that tells stored structured content from text."""
     is_on_one_host: bool
+class OnDemand(ABC):
+    """Tables outside the core schema, which a SQLite file has once somebody has needed them."""
+
+    @abstractmethod
+    def columns(self, tx: Transaction, table: FromClause) -> frozenset[str] | None:
+        """Return the names of the columns that a table has; None when it does not exist."""
+
+    @abstractmethod
+    def establish(self, tx: Transaction, *tables: FromClause) -> None:
+        """Create the tables with their indexes, and add what an older form of them lacks.
+
+        Rows that refer to nothing are left out when that takes a new table.
+        """
+
+
     """Whether everybody who uses a database runs on its host, where process ids mean the same."""
     lends_connections: bool
     """Whether a host can run SQL of its own on the store's connections."""
@@ -186,4 +201,5 @@ class Dialect(ABC):
 
     @abstractmethod
     def is_busy(self, error: BaseException) -> bool:
+    on_demand: OnDemand
         """Whether waiting may help: a lock, a deadlock, a serialization failure."""

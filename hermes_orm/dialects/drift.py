@@ -9,7 +9,7 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, inspect
 
 from hermes_orm.models import AlembicVersion, Base, MessageSearch
-from hermes_orm.models.own import OWN_TABLES
+from hermes_orm.models.own import ON_DEMAND_TABLES, OWN_TABLES
 
 OPTIONS: dict[str, Any] = {"compare_type": True, "compare_server_default": True}
 
@@ -17,7 +17,7 @@ OPTIONS: dict[str, Any] = {"compare_type": True, "compare_server_default": True}
 def drift(connection: Connection) -> list[str]:
     """Return what a migration would have to change so that the database fits the models."""
     is_sqlite = connection.dialect.name == "sqlite"
-    absent = {MessageSearch.__tablename__} if is_sqlite else set()
+    absent = {MessageSearch.__tablename__, *ON_DEMAND_TABLES} if is_sqlite else set()
     if not inspect(connection).has_table(AlembicVersion.__tablename__):
         absent |= OWN_TABLES  # another program's file: opening a store adds them
 

@@ -7,6 +7,7 @@ import contextlib
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from typing import NoReturn, TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -54,6 +55,13 @@ class Transport(ABC):
     async def lend(self, call: Callable[[AsyncConnection], Awaitable[T]], *, commits: bool) -> T:
         """Await `call` with the connection of a transaction (`Dialect.lends_connections`)."""
         raise AssertionError("this dialect lends no connections")
+
+    def exclusively(self, purpose: str) -> AbstractAsyncContextManager[bool]:
+        """Hold the lock for a purpose over many units, unless another store holds it.
+
+        Yields whether it was had.
+        """
+        raise AssertionError("a transaction() holds no other lock")
 
     @abstractmethod
     async def begin(self, patience: float) -> HeldTransaction:

@@ -13,6 +13,7 @@ from hermes_orm.models.messages import Message
 from hermes_orm.models.meta import HEAD_REVISION, SCHEMA_VERSION, SchemaVersion, StateMeta
 from hermes_orm.models.own import AlembicVersion, MessageSearch, SessionRecency
 from hermes_orm.models.sessions import Session, SystemPrompt
+from hermes_orm.models.topics import TelegramTopicBinding, TelegramTopicMode
 from hermes_orm.models.usage import SessionModelUsage
 
 __all__ = [
@@ -35,4 +36,6 @@ __all__ = [
     "SessionTurnLease",
     "StateMeta",
     "SystemPrompt",
+    "TelegramTopicBinding",
+    "TelegramTopicMode",
 ]

@@ -8,6 +8,7 @@ from sqlalchemy.types import UserDefinedType
 
 from hermes_orm.models.base import Base, BigInt, EpochSeconds
 from hermes_orm.models.messages import Message
+from hermes_orm.models.topics import TelegramTopicBinding, TelegramTopicMode
 
 
 class TextSearchVector(UserDefinedType[str]):
@@ -62,6 +63,11 @@ Index(
     SessionRecency.session_id,
 )
 Index("idx_message_search_vec", MessageSearch.vec, postgresql_using="gin")
+
+ON_DEMAND_TABLES = frozenset(
+    table.__tablename__ for table in (TelegramTopicMode, TelegramTopicBinding)
+)
+"""Tables that a SQLite file gets when they are first needed; a server has them from the start."""
 
 OWN_TABLES = frozenset(
     table.__tablename__ for table in (AlembicVersion, SessionRecency, MessageSearch)

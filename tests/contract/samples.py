@@ -63,6 +63,12 @@ async def seed(db: Any) -> None:
     await db.try_acquire_session_turn_lease("locked", "h", ttl_seconds=3600)
     await db.record_compression_failure_cooldown("locked", LATER, error="failed")
     await db.set_meta("k", "v")
+    for session_id in ("asking", "handed"):
+        await db.create_session(session_id, "cli")
+        await db.request_handoff(session_id, "telegram")
+    await db.claim_handoff("handed")
+    await db.register_backend_heartbeat(backend_id="b", pid=1, started_at=1, last_heartbeat=1)
+    await db.increment_hygiene_failure_streak("k")
 
 
 SAMPLES: dict[str, Sample] = {
@@ -215,6 +221,23 @@ SAMPLES: dict[str, Sample] = {
     # Search indexes
     "fts_rebuild_status": call(),
     "fts_rebuild_step": steps(),
+    # Gateway
+    "request_handoff": call("s", "telegram"),
+    "get_handoff_state": call("handed"),
+    "list_pending_handoffs": call(),
+    "has_pending_handoffs": call(),
+    "claim_handoff": call("asking"),
+    "claim_pending_handoffs": call(),
+    "complete_handoff": call("handed", only_states=("running",)),
+    "fail_handoff": call("handed", "error"),
+    "reclaim_stale_running_handoffs": call("restarted"),
+    "register_backend_heartbeat": call(backend_id="a", pid=1, started_at=1),
+    "clear_backend_heartbeat": call("b"),
+    "prune_stale_heartbeats": call(max_age_seconds=60),
+    "list_backend_heartbeats": call(),
+    "increment_hygiene_failure_streak": call("k"),
+    "reset_hygiene_failure_streak": call("k"),
+    "list_cron_job_runs": call("j"),
     "fts_cjk_rebuild_status": call(),
     "fts_cjk_rebuild_step": steps(),
     "fts_optimize_available": call(),

@@ -6,6 +6,7 @@ from hermes_orm.dialects.base import Dialect
 from hermes_orm.dialects.postgresql import errors
 from hermes_orm.dialects.postgresql.accounting import PostgreSQLAccounting
 from hermes_orm.dialects.postgresql.indexing import PostgreSQLIndexing
+from hermes_orm.dialects.postgresql.on_demand import PostgreSQLOnDemand
 from hermes_orm.dialects.postgresql.search import PostgreSQLSearch
 from hermes_orm.dialects.postgresql.transcript import PostgreSQLTranscript
 from hermes_orm.dialects.postgresql.upkeep import PostgreSQLUpkeep
@@ -25,6 +26,7 @@ class PostgreSQLDialect(Dialect):
         self.search = PostgreSQLSearch()
         self.indexing = PostgreSQLIndexing()
         self.upkeep = PostgreSQLUpkeep()
+        self.on_demand = PostgreSQLOnDemand()
 
     def translate(self, error: BaseException) -> BaseException:
         """Return a driver's error as SQLAlchemy's class, with the server's primary message only."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from hermes_orm.completion import InFlight, cancelled_once, to_completion
@@ -32,6 +33,10 @@ T = TypeVar("T")
 
 BEGIN: dict[Scope, str] = {"snapshot": SNAPSHOT, "transaction": READ_COMMITTED}
 CLOSE_WITHIN = 10.0
+
+TRY_LOCK = text(
+    "SELECT pg_try_advisory_lock(hashtextextended(current_schema() || ' ' || :purpose, 0))"
+)
 
 
 class PostgreSQLTransport(Transport):
@@ -133,6 +138,25 @@ class PostgreSQLTransport(Transport):
             raise
         await held.end(commits=commits)
         return result
+
+    @asynccontextmanager
+    async def exclusively(self, purpose: str) -> AsyncIterator[bool]:
+        """Hold an advisory lock of the store's schema on a connection of its own.
+
+        Raises RuntimeError behind a transaction pooler, where it would be another's in a moment.
+        """
+        if self._options.pooler:
+            raise RuntimeError(
+                f"the lock {purpose!r} needs a direct connection: open a store on the server's own "
+                "address, with database.postgres.pooler: false"
+            )
+        engine = new_engine(self._options, set())
+        try:
+            async with engine.connect() as connection:
+                held = await self.translated(connection.scalar(TRY_LOCK, {"purpose": purpose}))
+                yield bool(held)  # it ends with the connection
+        finally:
+            await to_completion(engine.dispose())
 
     async def begin(self, patience: float) -> HeldServerTransaction:
         """Take a connection for one transaction; other units run on others."""

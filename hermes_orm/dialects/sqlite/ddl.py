@@ -10,6 +10,7 @@ from hermes_orm.dialects.sqlite.display_ddl import create_display_triggers
 from hermes_orm.dialects.sqlite.recency_ddl import RECENCY_TRIGGERS, create_recency_triggers
 from hermes_orm.dialects.sqlite.search_ddl import create_search
 from hermes_orm.models import AlembicVersion, Base, MessageSearch, SessionRecency
+from hermes_orm.models.own import ON_DEMAND_TABLES
 
 __all__ = ["OWN_OBJECTS", "OWN_TABLES", "RECENCY_TRIGGERS", "complete_head", "create_head"]
 
@@ -63,8 +64,9 @@ def _add_own_objects(connection: Connection) -> None:
 def _shared_tables() -> list[Table]:
     """Tables of the shared schema, each with the declaration that upstream gives its key."""
     metadata = MetaData()
+    absent = {MessageSearch.__tablename__, *ON_DEMAND_TABLES}
     for table in Base.metadata.tables.values():
-        if table not in OWN_TABLES and table is not MessageSearch.__table__:
+        if table not in OWN_TABLES and table.name not in absent:
             key = table.to_metadata(metadata).primary_key.columns
             if len(key) == 1:
                 key[0].nullable = True

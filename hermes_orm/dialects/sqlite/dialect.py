@@ -6,6 +6,7 @@ from hermes_orm.dialects.base import Dialect
 from hermes_orm.dialects.sqlite import driver as sqlite_driver
 from hermes_orm.dialects.sqlite.accounting import SQLiteAccounting
 from hermes_orm.dialects.sqlite.indexing import SQLiteIndexing
+from hermes_orm.dialects.sqlite.on_demand import SQLiteOnDemand
 from hermes_orm.dialects.sqlite.search import SQLiteSearch
 from hermes_orm.dialects.sqlite.transcript import SQLiteTranscript
 from hermes_orm.dialects.sqlite.upkeep import SQLiteUpkeep
@@ -24,6 +25,7 @@ class SQLiteDialect(Dialect):
         self.accounting = SQLiteAccounting()
         self.search = SQLiteSearch()
         self.upkeep = SQLiteUpkeep()
+        self.on_demand = SQLiteOnDemand()
         self.indexing = SQLiteIndexing()
 
     def translate(self, error: BaseException) -> BaseException:

@@ -8,6 +8,8 @@ import contextvars
 import logging
 import os
 import urllib.parse
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,6 +18,7 @@ from hermes_orm.config import SQLiteSettings
 from hermes_orm.dialects.base import Dialect, Scope, Work
 from hermes_orm.dialects.sqlite import cjk, journal, opening, repair, upkeep
 from hermes_orm.dialects.sqlite import driver as sqlite_driver
+from hermes_orm.dialects.sqlite.adoption.lock import try_lock, unlock
 from hermes_orm.dialects.sqlite.holding import HeldFileTransaction
 from hermes_orm.dialects.sqlite.thread import ConnectionThread
 from hermes_orm.dialects.sqlite.transaction import HeldConnection, SQLiteTransaction
@@ -106,6 +109,20 @@ class SQLiteTransport(Transport):
         )
 
     async def _open_once(self) -> None:
+    @asynccontextmanager
+    async def exclusively(self, purpose: str) -> AsyncIterator[bool]:
+        """Hold a lock file beside the database; nobody else can use one in memory."""
+        if self._path == ":memory:":
+            yield True
+            return
+        name = Path(f"{self._path}.{purpose}.lock")
+        descriptor = try_lock(name)
+        try:
+            yield descriptor is not None
+        finally:
+            if descriptor is not None:
+                unlock(name, descriptor)
+
         lane = Lane(await ConnectionThread.open(self._connect), self.dialect)
         try:
             mode = await lane.thread.call(lambda: self._prepare(lane.held))

@@ -181,6 +181,10 @@ def _in_workspace(session: SessionAlias, is_there: ColumnElement[bool]) -> Colum
     return or_(root == bindparam("stem", type_=TEXT), and_(root == "", is_there))
 
 
+def _is_in_id_range(session: SessionAlias) -> ColumnElement[bool]:
+    return and_(session.id >= bindparam("first_id"), session.id < bindparam("beyond_id"))
+
+
 def _is_empty(session: SessionAlias) -> ColumnElement[bool]:
     # With LIMIT, because PostgreSQL would read all messages for an EXISTS here and hash them.
     a_message = select(Message.id).where(Message.session_id == session.id).limit(1)
@@ -228,6 +232,7 @@ _CONDITIONS: Final[dict[str, Callable[[SessionAlias], ColumnElement[bool]]]] = {
     "unarchived": lambda session: session.archived == 0,
     "unpinned": lambda session: session.pinned == 0,
     "unhidden": lambda session: session.hidden == 0,
+    "id_range": _is_in_id_range,
     ID_QUERY: lambda session: session.id.in_(_chains_with_id()),
     "search_query": lambda session: session.id.in_(_chains_with_text()),
     "listable": is_listable,

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from hermes_orm.dialects.postgresql import ddl
 from hermes_orm.dialects.postgresql.delegations_ddl import LEASE_COLUMNS
 from hermes_orm.dialects.postgresql.trigram_ddl import TRIGRAM_INDEXES
+from hermes_orm.models.own import ON_DEMAND_TABLES
 from tests.postgres_server import PostgresServer
 from tests.raw import postgres_engine
 
@@ -64,7 +65,8 @@ def columns(database: Connection, table: str) -> dict[str, Any]:
 
 
 def test_its_tables_are_the_shared_ones_and_our_own(database: Connection) -> None:
-    assert set(inspect(database).get_table_names()) == SHARED.keys() | ddl.OWN_TABLES
+    expected = SHARED.keys() | ddl.OWN_TABLES | ON_DEMAND_TABLES
+    assert set(inspect(database).get_table_names()) == expected
     assert inspect(database).get_view_names() == []
 
 
@@ -85,7 +87,7 @@ def test_columns_are_those_of_sqlite(database: Connection, table: str) -> None:
 
 
 def test_every_text_column_compares_byte_by_byte(database: Connection) -> None:
-    for table in SHARED.keys() | {"hermes_session_recency", "message_search"}:
+    for table in SHARED.keys() | {"hermes_session_recency", "message_search"} | ON_DEMAND_TABLES:
         for column in columns(database, table).values():
             assert column.data_type != "character varying"
             assert column.collation_name == ("C" if column.data_type == "text" else None)
@@ -140,6 +142,7 @@ def test_foreign_keys_have_the_names_that_adopted_databases_have(database: Conne
         "fk_sessions_system_prompt_hash": (["system_prompt_hash"], "system_prompts", {}),
         "fk_messages_session_id": (["session_id"], "sessions", {}),
         "fk_session_model_usage_session_id": (["session_id"], "sessions", cascade),
+        "fk_telegram_dm_topic_bindings_session_id": (["session_id"], "sessions", cascade),
         "fk_message_search_message_id": (["message_id"], "messages", cascade),
     }
 

@@ -79,6 +79,54 @@ _SEARCH_0031 = (
     "CREATE INDEX IF NOT EXISTS idx_message_search_vec ON message_search USING gin (vec)",
 )
 
+_ON_DEMAND_0031 = (
+    """
+    CREATE TABLE IF NOT EXISTS telegram_dm_topic_mode (
+        profile_name TEXT COLLATE "C" NOT NULL DEFAULT 'default',
+        chat_id TEXT COLLATE "C" NOT NULL,
+        user_id TEXT COLLATE "C" NOT NULL,
+        enabled INTEGER NOT NULL DEFAULT 1,
+        activated_at DOUBLE PRECISION NOT NULL,
+        updated_at DOUBLE PRECISION NOT NULL,
+        has_topics_enabled INTEGER,
+        allows_users_to_create_topics INTEGER,
+        capability_checked_at DOUBLE PRECISION,
+        intro_message_id TEXT COLLATE "C",
+        pinned_message_id TEXT COLLATE "C",
+        CONSTRAINT telegram_dm_topic_mode_pkey PRIMARY KEY (profile_name, chat_id)
+    )
+    """,
+    """
+    CREATE TABLE IF NOT EXISTS telegram_dm_topic_bindings (
+        profile_name TEXT COLLATE "C" NOT NULL DEFAULT 'default',
+        chat_id TEXT COLLATE "C" NOT NULL,
+        thread_id TEXT COLLATE "C" NOT NULL,
+        user_id TEXT COLLATE "C" NOT NULL,
+        session_key TEXT COLLATE "C" NOT NULL,
+        session_id TEXT COLLATE "C" NOT NULL,
+        managed_mode TEXT COLLATE "C" NOT NULL DEFAULT 'auto',
+        linked_at DOUBLE PRECISION NOT NULL,
+        updated_at DOUBLE PRECISION NOT NULL,
+        CONSTRAINT telegram_dm_topic_bindings_pkey PRIMARY KEY (profile_name, chat_id, thread_id),
+        CONSTRAINT fk_telegram_dm_topic_bindings_session_id
+            FOREIGN KEY (session_id) REFERENCES sessions (id) ON DELETE CASCADE
+    )
+    """,
+    "CREATE UNIQUE INDEX IF NOT EXISTS idx_telegram_dm_topic_bindings_session "
+    "ON telegram_dm_topic_bindings (session_id)",
+    "CREATE INDEX IF NOT EXISTS idx_telegram_dm_topic_bindings_user "
+    "ON telegram_dm_topic_bindings (profile_name, user_id, chat_id)",
+)
+"""Tables that SQLite files get when they are first needed."""
+
+_DROP_IF_EMPTY = """
+DO $$ BEGIN
+    IF to_regclass('{table}') IS NOT NULL THEN
+        IF NOT EXISTS (SELECT FROM {table}) THEN DROP TABLE {table}; END IF;
+    END IF;
+END $$
+"""
+
 
 def pause_search(connection: Connection) -> Mapping[str, str]:
     """Return nothing: no trigger keeps the search entries here."""
@@ -101,7 +149,7 @@ def drop_triggers_0030(connection: Connection) -> None:
 
 def create_derived_0031(connection: Connection) -> None:
     """Create triggers, functions and the search table of revision 0031."""
-    for statement in _SEARCH_0031:
+    for statement in (*_SEARCH_0031, *_ON_DEMAND_0031):
         connection.exec_driver_sql(statement)
     create_recency_triggers(connection)
     create_json_reader(connection)
@@ -118,6 +166,8 @@ def drop_derived_0031(connection: Connection) -> None:
     connection.exec_driver_sql("DROP FUNCTION IF EXISTS hermes_recency_refresh(text[])")
     connection.exec_driver_sql("DROP FUNCTION IF EXISTS hermes_json_text(text, text)")
     connection.exec_driver_sql("DROP TABLE IF EXISTS message_search")
+    for name in ("telegram_dm_topic_bindings", "telegram_dm_topic_mode"):  # outside the core schema
+        connection.exec_driver_sql(_DROP_IF_EMPTY.format(table=name))
     drop_delegation_leases(connection)
 
 

@@ -23,7 +23,7 @@ async def migration_lock(path: Path, wait: float) -> AsyncIterator[None]:
     name = path.with_name(path.name + ".migration.lock")
     loop = asyncio.get_running_loop()
     deadline = loop.time() + wait
-    while (descriptor := _try_lock(name)) is None:
+    while (descriptor := try_lock(name)) is None:
         if loop.time() >= deadline:
             raise SchemaError(
                 f"another process has been migrating {path.name} for {wait:.0f} s or longer: "
@@ -33,11 +33,16 @@ async def migration_lock(path: Path, wait: float) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        name.unlink(missing_ok=True)
-        os.close(descriptor)
+        unlock(name, descriptor)
 
 
-def _try_lock(name: Path) -> int | None:
+def unlock(name: Path, descriptor: int) -> None:
+    """Remove a lock file that `try_lock` has locked."""
+    name.unlink(missing_ok=True)
+    os.close(descriptor)
+
+
+def try_lock(name: Path) -> int | None:
     """Return a descriptor that holds the lock, or None while another one does."""
     try:
         from fcntl import LOCK_EX, LOCK_NB, flock
