@@ -56,6 +56,7 @@ from hermes_orm.services import (
     compaction,
     deletion,
     exports,
+    imports,
     indexing,
     leases,
     listing,
@@ -358,6 +359,7 @@ class SessionDB(GatewayOperations):
     export_session_lineage = runs(exports.export_session_lineage)
     export_all = runs(exports.export_all)
     iter_export = streams(exports.iter_export)
+    import_sessions = runs(imports.import_sessions, modifies=True)
 
     # Usage
     update_token_counts = runs(usage.update_token_counts, modifies=True)

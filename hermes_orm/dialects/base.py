@@ -99,6 +99,13 @@ class Transcript(ABC):
         """
 
     @abstractmethod
+    def fill(self, tx: Transaction, rows: Sequence[Params]) -> None:
+        """Insert all rows of sessions that this transaction has made, in order.
+
+        Each holds its `session_id`. Nothing is checked or counted: the sessions have the counts.
+        """
+
+    @abstractmethod
     def copy_tail(self, tx: Transaction, tail: Params) -> int:
         """Copy live rows of a session in order to the end of another or itself; return how many.
 

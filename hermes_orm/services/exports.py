@@ -7,7 +7,11 @@ from functools import partial
 
 from hermes_orm.database import Database, Transaction
 from hermes_orm.repositories.portability.exports import BEFORE_FIRST, ExportRepository, Listed
-from hermes_orm.rows import ActiveExport, ExportedLineage, ExportedSession
+from hermes_orm.repositories.portability.rows import (
+    ActiveExport,
+    ExportedLineage,
+    ExportedSession,
+)
 from hermes_orm.services.resume import export_limit
 
 

@@ -203,6 +203,9 @@ SAMPLES: dict[str, Sample] = {
     "export_session": call("s"),
     "export_session_lineage": call("root"),
     "export_all": call(),
+    "import_sessions": call(
+        [{"id": "imported", "parent_session_id": "s", "messages": [user("x"), assistant("y")]}]
+    ),
     # Gateway peers
     "record_gateway_session_peer": call("s", source="telegram", **PEER),
     "find_latest_gateway_session_for_peer": call(source="telegram", **PEER),

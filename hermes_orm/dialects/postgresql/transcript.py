@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -37,6 +37,7 @@ from hermes_orm.codec import decode_content
 from hermes_orm.dialects.base import Transaction, Transcript
 from hermes_orm.dialects.expressions import epoch_now
 from hermes_orm.dialects.postgresql.errors import sqlstate_of
+from hermes_orm.dialects.postgresql.transaction import PostgreSQLTransaction
 from hermes_orm.dialects.prepared import Params, Prepared
 from hermes_orm.dialects.recency import time_or_null
 from hermes_orm.dialects.transcript import (
@@ -55,6 +56,7 @@ logger = logging.getLogger(__name__)
 
 TEXT = Message.content.type
 SUPPLIED = {column.name: column.type for column in WRITTEN if column.name != "session_id"}
+OWNED = SUPPLIED | {"session_id": TEXT}
 INDEXED = {"vec": TEXT, "doc_len": Integer(), "search_text": TEXT}
 NO_WORDS = {"vec": "", "doc_len": 0}
 
@@ -87,15 +89,36 @@ class PostgreSQLTranscript(Transcript):
         self, tx: Transaction, rows: Sequence[Params], total: Params, lease: TurnLease | None
     ) -> bool:
         """Insert rows in order and count them once."""
-        columns = {name: [row[name] for row in rows] for name in (*SUPPLIED, *INDEXED)}
+        columns = _columns(rows, (*SUPPLIED, *INDEXED))
         params = {**total, **columns, "latest": max(columns["timestamp"])}
-        no_words = {name: [value] * len(rows) for name, value in NO_WORDS.items()}
-        return _append(tx, params, no_words, lease, many=True) is not None
+        return _append(tx, params, _no_words(rows), lease, many=True) is not None
+
+    def fill(self, tx: Transaction, rows: Sequence[Params]) -> None:
+        """Insert rows of new sessions in order, with search rows and recency."""
+        assert isinstance(tx, PostgreSQLTransaction)
+        columns = _columns(rows, (*OWNED, *INDEXED))
+        tx.command("SAVEPOINT filling")
+        try:
+            tx.scalar(FILL, columns)
+        except Exception as error:
+            if not _is_refused_vector(error):
+                raise
+            logger.warning("the search index refused a message; %d lack their words", len(rows))
+            tx.command("ROLLBACK TO SAVEPOINT filling")
+            tx.scalar(FILL, columns | _no_words(rows))
 
     def copy_tail(self, tx: Transaction, tail: Params) -> int:
         """Copy live rows of a session in order, with their search rows."""
         copied: int = tx.scalar(COPY_TAIL, tail)
         return copied
+
+
+def _columns(rows: Sequence[Params], names: Iterable[str]) -> dict[str, list[Any]]:
+    return {name: [row[name] for row in rows] for name in names}
+
+
+def _no_words(rows: Sequence[Params]) -> dict[str, list[Any]]:
+    return {name: [value] * len(rows) for name, value in NO_WORDS.items()}
 
 
 def _append(
@@ -128,7 +151,7 @@ def append_statement(key: ScalarSelect[str] | None, many: bool) -> Prepared:
 
     `key` is the conversation whose turn lease `:holder` must have.
     """
-    given = (_given_rows() if many else _given_row()).cte("given")
+    given = (_given_rows(SUPPLIED) if many else _given_row()).cte("given")
     held = None if key is None else _held_lease(key)
     counted = _counted(held)
     message = (
@@ -151,8 +174,8 @@ def _given_row() -> Select[int]:
     return select(literal_column("1", BigInteger).label("n"), *values)
 
 
-def _given_rows() -> Select[int]:
-    types = SUPPLIED | INDEXED
+def _given_rows(columns: Mapping[str, TypeEngine[Any]]) -> Select[int]:
+    types = {**columns, **INDEXED}
     arrays = [cast(bindparam(name), ArrayOf(of)) for name, of in types.items()]
     rows = func.unnest(*arrays).table_valued(
         *(column(name, of) for name, of in types.items()), with_ordinality="n"
@@ -255,6 +278,27 @@ def _recency(counted: CTE) -> CTE:
     ).cte("recency")
 
 
+def _fill() -> Select[int]:
+    """Return the statement that inserts rows of several sessions; their latest one counts."""
+    given = _given_rows(OWNED).cte("given")
+    message = (
+        insert(Message)
+        .from_select(list(OWNED), select(*(given.c[name] for name in OWNED)).order_by(given.c.n))
+        .returning(Message.id, Message.session_id, Message.timestamp)
+        .cte("message")
+    )
+    latest = func.max(message.c.timestamp)
+    seen = postgresql.insert(SessionRecency).from_select(
+        ["session_id", "last_active"],
+        select(message.c.session_id, latest).group_by(message.c.session_id),
+    )
+    recency = seen.on_conflict_do_update(
+        index_elements=["session_id"], set_={"last_active": seen.excluded.last_active}
+    ).cte("recency")
+    entries = _search_entries(message, given)
+    return select(func.count(message.c.id)).add_cte(entries, recency)
+
+
 def _copy_tail() -> Select[int]:
     """Return the statement that copies rows with all that is derived from them; it counts them."""
     n = func.row_number().over(order_by=Message.id).label("n")
@@ -303,3 +347,4 @@ def _raised_recency(message: CTE, session_id: BindParameter[str]) -> CTE:
 
 
 COPY_TAIL = Prepared(_copy_tail, modifies=True)
+FILL = Prepared(_fill, modifies=True)

@@ -88,6 +88,10 @@ class SQLiteTranscript(Transcript):
         tx.run_many(INSERT_MANY, [{**row, **total} for row in rows])
         return True
 
+    def fill(self, tx: Transaction, rows: Sequence[Params]) -> None:
+        """Insert rows of new sessions in order."""
+        tx.run_many(INSERT_MANY, rows)
+
     def copy_tail(self, tx: Transaction, tail: Params) -> int:
         """Copy live rows of a session in order."""
         return tx.run(COPY_TAIL, tail)

@@ -27,8 +27,13 @@ from hermes_orm.repositories.messages.transcripts import (
     message_columns,
     session_rows,
 )
+from hermes_orm.repositories.portability.rows import (
+    ActiveExport,
+    ExportedLineage,
+    ExportedSession,
+)
 from hermes_orm.repositories.sessions.rows import session_columns, session_row, with_times
-from hermes_orm.rows import ActiveExport, ExportedLineage, ExportedSession, SessionRow
+from hermes_orm.rows import SessionRow
 from hermes_orm.session_text import lookup_key, session_text
 
 T = TypeVar("T")

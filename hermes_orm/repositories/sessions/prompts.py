@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 
 from sqlalchemy import bindparam, delete, exists, select
 
@@ -15,6 +16,12 @@ _THIS = SystemPrompt.hash == bindparam("hash")
 
 HOLD_PROMPT = Prepared(
     select(SystemPrompt.hash).where(_THIS).with_for_update(read=True, key_share=True)
+)
+HOLD_PROMPTS = Prepared(
+    select(SystemPrompt.hash)
+    .where(has_key_of(SystemPrompt.hash, bound_texts("hashes")))
+    .order_by(SystemPrompt.hash)
+    .with_for_update(read=True, key_share=True)
 )
 ADD_PROMPT = Prepared(
     upsert(SystemPrompt, {"hash": bindparam("hash"), "prompt": bindparam("prompt")})
@@ -46,6 +53,17 @@ class PromptRepository(Repository):
         while self.tx.first(HOLD_PROMPT, {"hash": key}) is None:
             if self.tx.run(ADD_PROMPT, {"hash": key, "prompt": prompt}):
                 return
+
+    def keep_all(self, prompts: Mapping[str, str]) -> None:
+        """Store the prompts that are not there, and protect all from sweeps until the commit."""
+        hashes = {"hashes": text_list(prompts)}
+        missing = sorted(prompts)
+        while missing:
+            held = {row[0] for row in self.tx.all(HOLD_PROMPTS, hashes)}
+            missing = [key for key in missing if key not in held]
+            rows = [{"hash": key, "prompt": prompts[key]} for key in missing]
+            if rows:
+                self.tx.run_many(ADD_PROMPT, rows)
 
     def sweep(self, *keys: str) -> None:
         """Delete those of the prompts that no session names as prompt or as tool list.
