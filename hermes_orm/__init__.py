@@ -39,6 +39,13 @@ from hermes_orm.gateway_rows import (
     RoutingRow,
 )
 from hermes_orm.home import DEFAULT_DB_PATH
+from hermes_orm.repositories.portability.rows import (
+    ActiveExport,
+    ExportedLineage,
+    ExportedSession,
+    ImportResult,
+    RejectedSession,
+)
 from hermes_orm.repositories.retention.filters import PruneFilters
 from hermes_orm.repositories.sessions.activity import ActivityProvenance
 from hermes_orm.repositories.sessions.end_reasons import (
@@ -77,6 +84,7 @@ __all__ = [
     "MAX_SAFE_RESUME_MESSAGES",
     "PERSISTENCE_ERROR_CAUSES",
     "RESET_END_REASONS",
+    "ActiveExport",
     "ActiveGatewayRow",
     "ActiveSessionRow",
     "ActivityProvenance",
@@ -88,7 +96,10 @@ __all__ = [
     "ContextEntry",
     "ConversationMessage",
     "CooldownRow",
+    "ExportedLineage",
+    "ExportedSession",
     "GatewaySessionRow",
+    "ImportResult",
     "MessageRow",
     "MigrationRequiredError",
     "NeverActiveSession",
@@ -96,6 +107,7 @@ __all__ = [
     "PruneCandidate",
     "PruneFilters",
     "ReadOnlyStoreError",
+    "RejectedSession",
     "RichSessionRow",
     "RoutingRow",
     "ScaffoldedSession",

@@ -171,13 +171,6 @@ class Search(ABC):
         return False
 
 
-class Dialect(ABC):
-    """One database: its name, its stored forms, and its parts."""
-
-    name: str
-    content_marker: str
-    """Prefix that tells stored structured content from text."""
-    is_on_one_host: bool
 class OnDemand(ABC):
     """Tables outside the core schema, which a SQLite file has once somebody has needed them."""
 
@@ -193,6 +186,13 @@ class OnDemand(ABC):
         """
 
 
+class Dialect(ABC):
+    """One database: its name, its stored forms, and its parts."""
+
+    name: str
+    content_marker: str
+    """Prefix that tells stored structured content from text."""
+    is_on_one_host: bool
     """Whether everybody who uses a database runs on its host, where process ids mean the same."""
     lends_connections: bool
     """Whether a host can run SQL of its own on the store's connections."""
@@ -201,6 +201,7 @@ class OnDemand(ABC):
     search: Search
     indexing: Indexing
     upkeep: Upkeep
+    on_demand: OnDemand
 
     @abstractmethod
     def translate(self, error: BaseException) -> BaseException:
@@ -208,5 +209,4 @@ class OnDemand(ABC):
 
     @abstractmethod
     def is_busy(self, error: BaseException) -> bool:
-    on_demand: OnDemand
         """Whether waiting may help: a lock, a deadlock, a serialization failure."""

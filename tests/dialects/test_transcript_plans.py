@@ -13,6 +13,7 @@ from hermes_orm.repositories.messages.resume import COUNT_DISPLAYED
 from hermes_orm.repositories.messages.rows import MESSAGE_KEYS
 from hermes_orm.repositories.messages.transcripts import displayed_rows, session_rows
 from hermes_orm.repositories.messages.views import AROUND, anchored
+from hermes_orm.repositories.portability.exports import MESSAGES
 from tests.raw import Raw
 
 OTHERS = "'o' || n % 900"
@@ -34,6 +35,7 @@ PARAMS = {
     "roles": '["user"]',
     "empty_list": "",
     "empty_dict": "",
+    "ids": '["old", "o1"]',
 }
 READS: dict[str, Callable[[], Prepared]] = {
     "page": lambda: session_rows(MESSAGE_KEYS, with_inactive=False),
@@ -44,6 +46,7 @@ READS: dict[str, Callable[[], Prepared]] = {
     "recent": lambda: recent_of_user(with_inactive=False),
     "displayed": lambda: displayed_rows(MESSAGE_KEYS, with_inactive=False),
     "counted": lambda: COUNT_DISPLAYED,
+    "exported": lambda: MESSAGES,
 }
 
 
