@@ -7,6 +7,12 @@ from hermes_orm.config import (
     resolved_max_export_messages,
     resolved_max_resume_messages,
 )
+from hermes_orm.delivery_rows import (
+    ClaimedObligation,
+    DeliveryReceipt,
+    DurableDelegation,
+    PendingRetry,
+)
 from hermes_orm.dialects.sqlite.driver import is_sqlite_wal_reset_vulnerable
 from hermes_orm.error_causes import (
     PERSISTENCE_ERROR_CAUSES,
@@ -40,6 +46,7 @@ from hermes_orm.gateway_rows import (
 )
 from hermes_orm.home import DEFAULT_DB_PATH
 from hermes_orm.repositories.portability.rows import (
+from hermes_orm.repositories.deliveries.obligations import compute_obligation_id
     ActiveExport,
     ExportedLineage,
     ExportedSession,
@@ -91,12 +98,15 @@ __all__ = [
     "AutoArchiveResult",
     "AutoPruneResult",
     "CompressionCooldown",
+    "ClaimedObligation",
     "CompressionSessionBusyError",
     "CompressionSessionClosedError",
     "ContextEntry",
     "ConversationMessage",
     "CooldownRow",
     "ExportedLineage",
+    "DeliveryReceipt",
+    "DurableDelegation",
     "ExportedSession",
     "GatewaySessionRow",
     "ImportResult",
@@ -105,6 +115,7 @@ __all__ = [
     "NeverActiveSession",
     "OrphanedSession",
     "PruneCandidate",
+    "PendingRetry",
     "PruneFilters",
     "ReadOnlyStoreError",
     "RejectedSession",
@@ -127,6 +138,7 @@ __all__ = [
     "WorkspaceRow",
     "classify_persistence_error",
     "format_session_db_unavailable",
+    "compute_obligation_id",
     "get_last_init_error",
     "is_automatic_end_reason",
     "is_disk_full_error",

@@ -98,6 +98,12 @@ class Database:
         transport = self._transport or await self._connect(patience)
         return await transport.write(work, scope=scope, patience=patience, alone=alone)
 
+    async def complete(self, work: Work[T], *, patience: float = DEFAULT_PATIENCE) -> T:
+        """Do what `write` does, to its end: a cancellation is raised after the commit."""
+        if self.in_transaction or self._is_held or self.read_only:
+            return await self.write(work, patience=patience)
+        return await to_completion(self.write(work, patience=patience))
+
     async def lend(self, call: Callable[[AsyncConnection], Awaitable[T]], *, commits: bool) -> T:
         """Await `call` with the connection of a transaction: a host's own SQL."""
         if commits and self.read_only:
@@ -106,18 +112,18 @@ class Database:
         return await transport.lend(call, commits=commits)
 
     @asynccontextmanager
-    async def transaction(self, patience: float = DEFAULT_PATIENCE) -> AsyncIterator[Database]:
-        """Yield a database whose units commit together at the end of the block, or not at all.
-
-        `patience` is for other writers at the begin; the block itself cannot be run again.
-        """
-    @asynccontextmanager
     async def exclusively(self, purpose: str) -> AsyncIterator[bool]:
         """Hold the lock for a purpose over many units; yield False if another store holds it."""
         transport = self._transport or await self._connect(DEFAULT_PATIENCE)
         async with transport.exclusively(purpose) as is_held:
             yield is_held
 
+    @asynccontextmanager
+    async def transaction(self, patience: float = DEFAULT_PATIENCE) -> AsyncIterator[Database]:
+        """Yield a database whose units commit together at the end of the block, or not at all.
+
+        `patience` is for other writers at the begin; the block itself cannot be run again.
+        """
         if self.read_only:
             raise ReadOnlyStoreError.of("transaction")
         self._check_not_held("transaction()")

@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 
 from hermes_orm.database import ACTIVITY_PATIENCE, Database
 from hermes_orm.facade import reads, runs, writes
+from hermes_orm.repositories.deliveries.delegations import DelegationRepository
+from hermes_orm.repositories.deliveries.obligations import ObligationRepository
 from hermes_orm.repositories.gateway.cron_runs import CronRunRepository
 from hermes_orm.repositories.gateway.handoffs import HandoffRepository
 from hermes_orm.repositories.gateway.heartbeats import HeartbeatRepository
@@ -15,7 +17,7 @@ from hermes_orm.repositories.gateway.origins import OriginRepository
 from hermes_orm.repositories.gateway.runtime import session_gateway_runtime
 from hermes_orm.repositories.sessions.end_reasons import RECOVERABLE_END_REASONS
 from hermes_orm.repositories.sessions.generations import GenerationRepository
-from hermes_orm.services import gateway
+from hermes_orm.services import delegations, deliveries, gateway
 
 
 class GatewayOperations:
@@ -92,3 +94,33 @@ class GatewayOperations:
     list_cron_job_runs = reads(
         CronRunRepository.list_cron_job_runs, scope="statement", settled=True
     )
+
+    # Background delegations
+    record_delegation_dispatch = runs(delegations.record_delegation_dispatch, modifies=True)
+    renew_delegation_leases = runs(delegations.renew_delegation_leases, modifies=True)
+    record_delegation_completion = runs(delegations.record_delegation_completion, modifies=True)
+    delete_delegation_dispatch = writes(
+        DelegationRepository.delete_delegation_dispatch, scope="statement"
+    )
+    recover_abandoned_delegations = runs(delegations.recover_abandoned_delegations, modifies=True)
+    restore_undelivered_completions = runs(
+        delegations.restore_undelivered_completions, modifies=True, joins=False
+    )
+    get_durable_delegation = reads(DelegationRepository.get_durable_delegation, scope="statement")
+    claim_completion_delivery = runs(delegations.claim_completion_delivery, modifies=True)
+    claim_event_delivery = runs(delegations.claim_event_delivery, modifies=True)
+    release_completion_delivery = runs(delegations.release_completion_delivery, modifies=True)
+    drop_completion_delivery = runs(delegations.drop_completion_delivery, modifies=True)
+    complete_completion_delivery = runs(delegations.complete_completion_delivery, modifies=True)
+    mark_completion_delivered = runs(delegations.mark_completion_delivered, modifies=True)
+
+    # Ledger of replies
+    record_obligation = runs(deliveries.record_obligation, modifies=True)
+    mark_attempting = runs(deliveries.mark_attempting, modifies=True)
+    mark_delivered = writes(ObligationRepository.mark_delivered)
+    mark_failed = writes(ObligationRepository.mark_failed)
+    release_runtime_claim = writes(ObligationRepository.release_runtime_claim)
+    record_crash_left_reply = runs(deliveries.record_crash_left_reply, modifies=True)
+    sweep_recoverable = runs(deliveries.sweep_recoverable, modifies=True)
+    sweep_failed_for_runtime = runs(deliveries.sweep_failed_for_runtime, modifies=True)
+    pending_retries = runs(deliveries.pending_retries)

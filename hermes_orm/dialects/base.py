@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 from sqlalchemy import ColumnElement, Connection, FromClause, Select
 
 from hermes_orm.dialects.accounting import Kind
+from hermes_orm.dialects.delegations import Delegations
 from hermes_orm.dialects.indexing import Indexing
 from hermes_orm.dialects.prepared import Params, Prepared
 from hermes_orm.dialects.search import Candidates, SearchIndex
@@ -203,6 +204,7 @@ class Dialect(ABC):
     upkeep: Upkeep
     on_demand: OnDemand
 
+    delegations: Delegations
     @abstractmethod
     def translate(self, error: BaseException) -> BaseException:
         """Return the error that callers see for a driver's; others come back unchanged."""

@@ -12,6 +12,7 @@ from sqlalchemy import (
     Double,
     Select,
     SQLColumnExpression,
+    Table,
     Text,
     bindparam,
     cast,
@@ -29,7 +30,7 @@ from hermes_orm.models import Message
 from hermes_orm.models.base import Base
 
 
-def insert_into(model: type[Base], values: Mapping[str, Any]) -> Insert:
+def insert_into(model: type[Base] | Table, values: Mapping[str, Any]) -> Insert:
     """Return an INSERT that can go on with `on_conflict_do_...`; `excluded` is its row.
 
     PostgreSQL's construct compiles for SQLite, too: the clause is spelt the same.

@@ -2,6 +2,7 @@
 
 from hermes_orm.models.base import Base
 from hermes_orm.models.delegations import AsyncDelegation
+from hermes_orm.models.deliveries import DeliveryObligation
 from hermes_orm.models.gateway import (
     ConversationGeneration,
     GatewayHeartbeat,
@@ -24,6 +25,7 @@ __all__ = [
     "Base",
     "CompressionLock",
     "ConversationGeneration",
+    "DeliveryObligation",
     "GatewayHeartbeat",
     "GatewayHygieneState",
     "GatewayRouting",

@@ -7,6 +7,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from sqlalchemy.types import UserDefinedType
 
 from hermes_orm.models.base import Base, BigInt, EpochSeconds
+from hermes_orm.models.deliveries import DeliveryObligation
 from hermes_orm.models.messages import Message
 from hermes_orm.models.topics import TelegramTopicBinding, TelegramTopicMode
 
@@ -65,7 +66,7 @@ Index(
 Index("idx_message_search_vec", MessageSearch.vec, postgresql_using="gin")
 
 ON_DEMAND_TABLES = frozenset(
-    table.__tablename__ for table in (TelegramTopicMode, TelegramTopicBinding)
+    table.__tablename__ for table in (TelegramTopicMode, TelegramTopicBinding, DeliveryObligation)
 )
 """Tables that a SQLite file gets when they are first needed; a server has them from the start."""
 

@@ -4,6 +4,7 @@ A new operation needs a line here. The call must succeed and, if the operation w
 something; what it needs to be there belongs into `seed`.
 """
 
+import queue
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,13 @@ from tests.contract.turns import assistant, tool, user
 
 PEER = {"session_key": "agent:main:telegram:dm:1", "chat_id": "1", "user_id": "u"}
 LATER = 4_000_000_000.0
+REPLY = {
+    "session_key": PEER["session_key"],
+    "platform": "telegram",
+    "chat_id": "1",
+    "thread_id": None,
+    "content": "hi",
+}
 
 
 @dataclass(frozen=True)
@@ -30,6 +38,11 @@ def call(*args: Any, **kwargs: Any) -> Sample:
 def steps(*args: Any, **kwargs: Any) -> Sample:
     """A call that commits several times: what it has done by then stays."""
     return Sample(args, kwargs, in_steps=True)
+
+
+def event(delegation_id: str) -> dict[str, str]:
+    """The event of a delegation's end."""
+    return {"type": "async_delegation", "delegation_id": delegation_id, "status": "completed"}
 
 
 async def seed(db: Any) -> None:
@@ -62,6 +75,17 @@ async def seed(db: Any) -> None:
     await db.try_acquire_compression_lock("locked", "h", 3600)
     await db.try_acquire_session_turn_lease("locked", "h", ttl_seconds=3600)
     await db.record_compression_failure_cooldown("locked", LATER, error="failed")
+    for delegation in ("running", "waiting", "claimed"):
+        await db.record_delegation_dispatch(delegation, "s", {"goal": "g"})
+    for delegation in ("waiting", "claimed"):
+        await db.record_delegation_completion(event(delegation), {"summary": "done"})
+    await db.claim_completion_delivery("claimed", "c")
+    for obligation in ("owed", "sent", "failed"):
+        await db.record_obligation(obligation_id=obligation, **{**REPLY, "content": obligation})
+    await db.mark_attempting(("sent", 0))
+    await db.mark_attempting(("failed", 0))
+    await db.mark_failed(("failed", 1), "lost")
+    await db.record_crash_left_reply(obligation_id="left", **REPLY, since=0.0)
     await db.set_meta("k", "v")
     for session_id in ("asking", "handed"):
         await db.create_session(session_id, "cli")
@@ -224,6 +248,32 @@ SAMPLES: dict[str, Sample] = {
     # Search indexes
     "fts_rebuild_status": call(),
     "fts_rebuild_step": steps(),
+    # Background delegations
+    "record_delegation_dispatch": call("new", "s", {"goal": "g"}),
+    "renew_delegation_leases": call(),
+    "record_delegation_completion": call(event("running"), {"summary": "done"}),
+    "delete_delegation_dispatch": call("running"),
+    "recover_abandoned_delegations": steps(),
+    "restore_undelivered_completions": steps(queue.Queue()),
+    "get_durable_delegation": call("waiting"),
+    "claim_completion_delivery": steps("waiting", "c"),
+    "claim_event_delivery": steps(event("waiting"), "c"),
+    "release_completion_delivery": call("claimed", "c"),
+    "drop_completion_delivery": call("claimed", "c"),
+    "complete_completion_delivery": call("claimed", "c"),
+    "mark_completion_delivered": call("waiting"),
+    # Ledger of replies
+    "record_obligation": call(obligation_id="new", **REPLY),
+    "mark_attempting": call(("owed", 0)),
+    "mark_delivered": call(("sent", 1)),
+    "mark_failed": call(("sent", 1), "lost"),
+    "release_runtime_claim": call(("sent", 1)),
+    "record_crash_left_reply": call(
+        obligation_id="new", **{**REPLY, "content": "another"}, since=0.0
+    ),
+    "sweep_recoverable": call(),
+    "sweep_failed_for_runtime": call("telegram", 1767225700.0),
+    "pending_retries": call(),
     # Gateway
     "request_handoff": call("s", "telegram"),
     "get_handoff_state": call("handed"),

@@ -8,7 +8,13 @@ from sqlalchemy import make_url
 
 from hermes_orm.dialects.sqlite import driver as sqlite_driver
 
-OF_THE_MOMENT = {"acquired_at", "expires_at", "message_uid"}
+OF_THE_MOMENT = {
+    "acquired_at",
+    "delivery_claimed_at",
+    "expires_at",
+    "lease_expires_at",
+    "message_uid",
+}
 """Columns that hold the time of the server, or chance."""
 
 Rows = list[str]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hermes_orm.dialects.base import Dialect
 from hermes_orm.dialects.postgresql import errors
 from hermes_orm.dialects.postgresql.accounting import PostgreSQLAccounting
+from hermes_orm.dialects.postgresql.delegations import DELEGATIONS
 from hermes_orm.dialects.postgresql.indexing import PostgreSQLIndexing
 from hermes_orm.dialects.postgresql.on_demand import PostgreSQLOnDemand
 from hermes_orm.dialects.postgresql.search import PostgreSQLSearch
@@ -27,6 +28,7 @@ class PostgreSQLDialect(Dialect):
         self.indexing = PostgreSQLIndexing()
         self.upkeep = PostgreSQLUpkeep()
         self.on_demand = PostgreSQLOnDemand()
+        self.delegations = DELEGATIONS
 
     def translate(self, error: BaseException) -> BaseException:
         """Return a driver's error as SQLAlchemy's class, with the server's primary message only."""

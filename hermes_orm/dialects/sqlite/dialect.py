@@ -5,6 +5,7 @@ from __future__ import annotations
 from hermes_orm.dialects.base import Dialect
 from hermes_orm.dialects.sqlite import driver as sqlite_driver
 from hermes_orm.dialects.sqlite.accounting import SQLiteAccounting
+from hermes_orm.dialects.sqlite.delegations import DELEGATIONS
 from hermes_orm.dialects.sqlite.indexing import SQLiteIndexing
 from hermes_orm.dialects.sqlite.on_demand import SQLiteOnDemand
 from hermes_orm.dialects.sqlite.search import SQLiteSearch
@@ -26,6 +27,7 @@ class SQLiteDialect(Dialect):
         self.search = SQLiteSearch()
         self.upkeep = SQLiteUpkeep()
         self.on_demand = SQLiteOnDemand()
+        self.delegations = DELEGATIONS
         self.indexing = SQLiteIndexing()
 
     def translate(self, error: BaseException) -> BaseException:

@@ -116,6 +116,32 @@ _ON_DEMAND_0031 = (
     "ON telegram_dm_topic_bindings (session_id)",
     "CREATE INDEX IF NOT EXISTS idx_telegram_dm_topic_bindings_user "
     "ON telegram_dm_topic_bindings (profile_name, user_id, chat_id)",
+    """
+    CREATE TABLE IF NOT EXISTS delivery_obligations (
+        obligation_id TEXT COLLATE "C" NOT NULL
+            CONSTRAINT delivery_obligations_pkey PRIMARY KEY,
+        session_key TEXT COLLATE "C" NOT NULL,
+        platform TEXT COLLATE "C" NOT NULL,
+        chat_id TEXT COLLATE "C" NOT NULL,
+        thread_id TEXT COLLATE "C",
+        content TEXT COLLATE "C" NOT NULL,
+        state TEXT COLLATE "C" NOT NULL,
+        attempts INTEGER NOT NULL DEFAULT 0,
+        created_at DOUBLE PRECISION NOT NULL,
+        updated_at DOUBLE PRECISION NOT NULL,
+        owner_pid BIGINT,
+        owner_started_at BIGINT,
+        last_error TEXT COLLATE "C",
+        adapter_profile TEXT COLLATE "C",
+        delivery_fence BIGINT NOT NULL DEFAULT 0,
+        owner_installation_id TEXT COLLATE "C",
+        owner_host TEXT COLLATE "C",
+        owner_generation TEXT COLLATE "C",
+        lease_expires_at DOUBLE PRECISION
+    )
+    """,
+    "CREATE INDEX IF NOT EXISTS idx_delivery_obligations_state "
+    "ON delivery_obligations (state, platform, adapter_profile)",
 )
 """Tables that SQLite files get when they are first needed."""
 

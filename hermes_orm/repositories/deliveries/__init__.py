@@ -1,0 +1,1 @@
+"""What must reach somebody: results of background delegations, and replies."""
