@@ -25,6 +25,7 @@ from hermes_orm.error_causes import (
 from hermes_orm.errors import (
     CompressionSessionBusyError,
     CompressionSessionClosedError,
+    CopyError,
     MigrationRequiredError,
     ReadOnlyStoreError,
     SchemaError,
@@ -45,8 +46,8 @@ from hermes_orm.gateway_rows import (
     RoutingRow,
 )
 from hermes_orm.home import DEFAULT_DB_PATH
-from hermes_orm.repositories.portability.rows import (
 from hermes_orm.repositories.deliveries.obligations import compute_obligation_id
+from hermes_orm.repositories.portability.rows import (
     ActiveExport,
     ExportedLineage,
     ExportedSession,
@@ -97,16 +98,17 @@ __all__ = [
     "ActivityProvenance",
     "AutoArchiveResult",
     "AutoPruneResult",
-    "CompressionCooldown",
     "ClaimedObligation",
+    "CompressionCooldown",
     "CompressionSessionBusyError",
     "CompressionSessionClosedError",
     "ContextEntry",
     "ConversationMessage",
     "CooldownRow",
-    "ExportedLineage",
+    "CopyError",
     "DeliveryReceipt",
     "DurableDelegation",
+    "ExportedLineage",
     "ExportedSession",
     "GatewaySessionRow",
     "ImportResult",
@@ -114,8 +116,8 @@ __all__ = [
     "MigrationRequiredError",
     "NeverActiveSession",
     "OrphanedSession",
-    "PruneCandidate",
     "PendingRetry",
+    "PruneCandidate",
     "PruneFilters",
     "ReadOnlyStoreError",
     "RejectedSession",
@@ -137,8 +139,8 @@ __all__ = [
     "WalUnsupportedError",
     "WorkspaceRow",
     "classify_persistence_error",
-    "format_session_db_unavailable",
     "compute_obligation_id",
+    "format_session_db_unavailable",
     "get_last_init_error",
     "is_automatic_end_reason",
     "is_disk_full_error",

@@ -192,3 +192,7 @@ class SessionRecoverySafetyError(SessionRecoveryError):
 
 class SessionRecoverySourceError(SessionRecoveryError):
     """The source of a recovery has required tables that can't be read."""
+
+
+class CopyError(StoreError, RuntimeError):
+    """A database could not be copied: the target is in use, or does not equal its source."""

@@ -13,11 +13,16 @@ from hermes_orm.repositories.gateway.cron_runs import CronRunRepository
 from hermes_orm.repositories.gateway.handoffs import HandoffRepository
 from hermes_orm.repositories.gateway.heartbeats import HeartbeatRepository
 from hermes_orm.repositories.gateway.hygiene import HygieneRepository
+from hermes_orm.repositories.gateway.never_active import NeverActiveRepository
 from hermes_orm.repositories.gateway.origins import OriginRepository
+from hermes_orm.repositories.gateway.reaping import ReapingRepository
+from hermes_orm.repositories.gateway.routing import RoutingRepository
 from hermes_orm.repositories.gateway.runtime import session_gateway_runtime
+from hermes_orm.repositories.gateway.topic_tables import TopicTableRepository
+from hermes_orm.repositories.gateway.topics import TopicRepository
 from hermes_orm.repositories.sessions.end_reasons import RECOVERABLE_END_REASONS
 from hermes_orm.repositories.sessions.generations import GenerationRepository
-from hermes_orm.services import delegations, deliveries, gateway
+from hermes_orm.services import delegations, deliveries, gateway, topics
 
 
 class GatewayOperations:
@@ -45,6 +50,38 @@ class GatewayOperations:
     promote_to_session_reset = writes(OriginRepository.promote_to_session_reset)
     latest_conversation_boundary = reads(
         GenerationRepository.latest_conversation_boundary, scope="statement"
+    )
+
+    # Orphans
+    find_orphaned_gateway_sessions = runs(gateway.find_orphaned_gateway_sessions)
+    adopt_orphaned_gateway_session = runs(gateway.adopt_orphaned_gateway_session, modifies=True)
+    sweep_orphaned_sessions = runs(gateway.sweep_orphaned_sessions, modifies=True)
+    unarchive_recoverable_session = writes(ReapingRepository.unarchive_recoverable_session)
+    list_never_active_keyed_sessions = reads(
+        NeverActiveRepository.list_never_active_keyed_sessions, scope="statement"
+    )
+    prune_never_active_keyed_sessions = runs(
+        gateway.prune_never_active_keyed_sessions, modifies=True
+    )
+
+    # Routing entries
+    save_gateway_routing_entry = writes(
+        RoutingRepository.save_gateway_routing_entry, scope="statement"
+    )
+    replace_gateway_routing_entries = writes(RoutingRepository.replace_gateway_routing_entries)
+    load_gateway_routing_entries = reads(
+        RoutingRepository.load_gateway_routing_entries, scope="statement"
+    )
+    delete_gateway_routing_entries = writes(RoutingRepository.delete_gateway_routing_entries)
+    list_gateway_routing_rows = reads(
+        RoutingRepository.list_gateway_routing_rows, scope="statement"
+    )
+    delete_gateway_routing_rows = writes(RoutingRepository.delete_gateway_routing_rows)
+    insert_gateway_routing_rows_if_absent = writes(
+        RoutingRepository.insert_gateway_routing_rows_if_absent
+    )
+    gateway_routing_entry_for_session = reads(
+        RoutingRepository.gateway_routing_entry_for_session, scope="statement"
     )
 
     # Hand-offs
@@ -124,3 +161,29 @@ class GatewayOperations:
     sweep_recoverable = runs(deliveries.sweep_recoverable, modifies=True)
     sweep_failed_for_runtime = runs(deliveries.sweep_failed_for_runtime, modifies=True)
     pending_retries = runs(deliveries.pending_retries)
+
+    # Telegram topics
+    apply_telegram_topic_migration = writes(TopicTableRepository.apply_telegram_topic_migration)
+    enable_telegram_topic_mode = writes(TopicRepository.enable_telegram_topic_mode)
+    disable_telegram_topic_mode = writes(TopicRepository.disable_telegram_topic_mode)
+    is_telegram_topic_mode_enabled = runs(
+        topics.answer(TopicRepository.is_telegram_topic_mode_enabled)
+    )
+    bind_telegram_topic = writes(TopicRepository.bind_telegram_topic)
+    get_telegram_topic_binding = runs(topics.answer(TopicRepository.get_telegram_topic_binding))
+    list_telegram_topic_bindings_for_chat = runs(
+        topics.answer(TopicRepository.list_telegram_topic_bindings_for_chat)
+    )
+    get_telegram_topic_binding_by_session = runs(
+        topics.answer(TopicRepository.get_telegram_topic_binding_by_session)
+    )
+    is_telegram_session_linked_to_topic = runs(
+        topics.answer(TopicRepository.is_telegram_session_linked_to_topic)
+    )
+    delete_telegram_topic_binding = writes(TopicRepository.delete_telegram_topic_binding)
+    list_unlinked_telegram_sessions_for_user = runs(
+        topics.answer(
+            TopicRepository.list_unlinked_telegram_sessions_for_user,
+            scope="snapshot",
+        )
+    )

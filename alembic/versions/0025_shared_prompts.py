@@ -49,9 +49,14 @@ def fill(db: Schema) -> None:
         WHERE system_prompt IS NOT NULL AND id > :after ORDER BY id
     """
     for batch in db.batches(prompts):
-        for session_id, octets in batch:
-            if is_utf8(octets):
-                move_prompt(db, session_id, hashlib.sha256(octets).hexdigest())
+        move_prompts(
+            db,
+            [
+                {"id": session_id, "hash": hashlib.sha256(octets).hexdigest()}
+                for session_id, octets in batch
+                if is_utf8(octets)
+            ],
+        )
 
 
 def revert(db: Schema) -> None:
@@ -67,17 +72,16 @@ def revert(db: Schema) -> None:
     db.drop_table("session_turn_leases", disposable=True)
 
 
-def move_prompt(db: Schema, session_id: str, prompt_hash: str) -> None:
-    db.run(
+def move_prompts(db: Schema, moves: list[dict[str, str]]) -> None:
+    first = {move["hash"]: move for move in moves}
+    db.run_many(
         "INSERT INTO system_prompts (hash, prompt) "
         "SELECT :hash, system_prompt FROM sessions WHERE id = :id ON CONFLICT DO NOTHING",
-        hash=prompt_hash,
-        id=session_id,
+        list(first.values()),
     )
-    db.run(
+    db.run_many(
         "UPDATE sessions SET system_prompt_hash = :hash, system_prompt = NULL WHERE id = :id",
-        hash=prompt_hash,
-        id=session_id,
+        moves,
     )
 
 

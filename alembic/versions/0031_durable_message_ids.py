@@ -78,7 +78,7 @@ def give_uids(db: Schema) -> None:
     if db.offline:
         db.run(update)
         return
-    last = db.rows("SELECT min(id) - 1 FROM messages WHERE message_uid IS NULL")[0][0]
+    last = db.rows("SELECT min(id) - 1 FROM messages")[0][0]
     while last is not None:
         step = f"SELECT id FROM messages WHERE id > :after ORDER BY id LIMIT {RANGE}"
         first, last = last, db.rows(f"SELECT max(id) FROM ({step}) AS step", after=last)[0][0]
@@ -88,6 +88,9 @@ def give_uids(db: Schema) -> None:
 
 def upgrade() -> None:
     db = Schema.of(op)
+    db.add_columns("messages", *MESSAGES)
+    if not db.offline:
+        give_uids(db)  # before there is an index, which costs less to make than to keep
     schema(db)
     fill(db)
 

@@ -8,8 +8,10 @@ from typing import Annotated
 
 import typer
 
+from hermes_orm.cli.copy import copy
 from hermes_orm.cli.db import app as db_commands
 from hermes_orm.cli.demo import demo
+from hermes_orm.cli.sessions import app as session_commands
 
 app = typer.Typer(
     help="The session store of the Hermes agent, on SQLite and PostgreSQL.",
@@ -18,7 +20,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(demo)
+app.command()(copy)
 app.add_typer(db_commands, name="db")
+app.add_typer(session_commands, name="sessions")
 
 
 def _version() -> str:

@@ -2,7 +2,7 @@
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import Final
 
@@ -27,24 +27,24 @@ class Exit(IntEnum):
 
 
 @contextlib.contextmanager
-def told_failures(location: str | Location | None) -> Iterator[None]:
-    """End the command with one line when the store at `location` cannot be used."""
+def told_failures(*given: str | Location | None) -> Iterator[None]:
+    """End the command with one line when the store, or stores, at a location cannot be used."""
     try:
         yield
     except FAILURES as error:
-        typer.echo(f"hermes-orm: {_reason(error, location)}", err=True)
+        typer.echo(f"hermes-orm: {_reason(error, given)}", err=True)
         raise typer.Exit(Exit.FAILED) from None
 
 
-def _reason(error: Exception, given: str | Location | None) -> str:
-    """Return the error's text in one line, after the store's location, without the password."""
+def _reason(error: Exception, given: Sequence[str | Location | None]) -> str:
+    """Return the error's text in one line without passwords, after the location if it is one."""
     reason = " ".join(str(getattr(error, "orig", None) or error).split()) or type(error).__name__
-    if given is None:
-        return reason
     try:
-        location = locate(given)
+        locations = [locate(each) for each in given if each is not None]
     except ValueError:
         return reason  # the location itself is wrong, and its text says how
-    if isinstance(location, PostgresLocation) and isinstance(error, OSError | SQLAlchemyError):
-        reason = location.mask(reason)  # a driver's words; ours name no password
-    return f"{location}: {reason}"
+    if isinstance(error, OSError | SQLAlchemyError):  # a driver's words; ours name no password
+        for location in locations:
+            if isinstance(location, PostgresLocation):
+                reason = location.mask(reason)
+    return f"{locations[0]}: {reason}" if len(locations) == 1 else reason

@@ -180,10 +180,11 @@ class OnDemand(ABC):
         """Return the names of the columns that a table has; None when it does not exist."""
 
     @abstractmethod
-    def establish(self, tx: Transaction, *tables: FromClause) -> None:
+    def establish(self, tx: Transaction, *tables: FromClause) -> bool:
         """Create the tables with their indexes, and add what an older form of them lacks.
 
-        Rows that refer to nothing are left out when that takes a new table.
+        Rows that refer to nothing are left out when that takes a new table. Returns whether
+        anything was missing.
         """
 
 
@@ -203,8 +204,8 @@ class Dialect(ABC):
     indexing: Indexing
     upkeep: Upkeep
     on_demand: OnDemand
-
     delegations: Delegations
+
     @abstractmethod
     def translate(self, error: BaseException) -> BaseException:
         """Return the error that callers see for a driver's; others come back unchanged."""

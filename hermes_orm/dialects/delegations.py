@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Table, bindparam
+from sqlalchemy import BigInteger, ColumnElement, SQLColumnExpression, Table, bindparam, cast, func
 
 from hermes_orm.models.base import TEXT
 
@@ -36,6 +36,13 @@ class Delegations:
     is_abandoned: ColumnElement[bool]
 
 
+def owner_key_of(
+    process_id: SQLColumnExpression[Any], started_at: SQLColumnExpression[Any]
+) -> ColumnElement[str]:
+    """Return the columns of an owner as one text; NULL where there is no owner."""
+    return cast(process_id, TEXT) + ":" + func.coalesce(cast(started_at, TEXT), "")
+
+
 def owner_key(process_id: int, started_at: int | None) -> str:
-    """Return a process as one text."""
+    """Return an owner as that text."""
     return f"{process_id}:{'' if started_at is None else started_at}"

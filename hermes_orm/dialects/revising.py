@@ -261,6 +261,11 @@ class Schema:
             return self.connection.exec_driver_sql(statement)
         return self.connection.execute(sa.text(statement), values)
 
+    def run_many(self, statement: str, rows: list[dict[str, Any]]) -> None:
+        """Run a statement once for each of the rows."""
+        if rows:
+            self.connection.execute(sa.text(statement), rows)
+
     def rows(self, query: str, **values: Any) -> list[Any]:
         """Return the rows that a query finds."""
         return list(self.connection.execute(sa.text(query), values))

@@ -68,6 +68,10 @@ class Transport(ABC):
         """Begin a transaction that stays open; `patience` is for other writers at its begin."""
 
     @abstractmethod
+    async def snapshot(self) -> HeldTransaction:
+        """Begin a reading transaction that stays open: all its units see the same moment."""
+
+    @abstractmethod
     async def close(self) -> None:
         """Finish what runs, then close every connection."""
 
@@ -96,6 +100,10 @@ class HeldTransaction(Transport):
     async def begin(self, patience: float) -> NoReturn:
         """Refuse: transactions are not nested."""
         raise RuntimeError("transaction() inside of a transaction(): use the unit that is open")
+
+    async def snapshot(self) -> NoReturn:
+        """Refuse: the transaction sees its own moments."""
+        raise RuntimeError("a snapshot inside of a transaction(): take it from the store")
 
     async def close(self) -> None:
         """Wait ten seconds for the end of the block, then undo what is still open."""

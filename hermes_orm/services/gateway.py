@@ -1,10 +1,25 @@
-"""Gateway operations that depend on which profile owns the store."""
+"""Gateway operations that depend on the owner of the store, check arguments, or delete sessions."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from hermes_orm.database import Database
-from hermes_orm.gateway_rows import GatewaySessionRow
+from hermes_orm.dialects.expressions import text_list
+from hermes_orm.gateway_rows import GatewaySessionRow, OrphanedSession
+from hermes_orm.repositories.gateway.adoption import AdoptionRepository
+from hermes_orm.repositories.gateway.never_active import (
+    NeverActiveRepository,
+    Pruned,
+    never_active_filter,
+)
+from hermes_orm.repositories.gateway.orphans import DEFAULT_GAP_SECONDS, OrphanFinder
 from hermes_orm.repositories.gateway.peers import PeerRepository
+from hermes_orm.repositories.gateway.reaping import HEARTBEATS, PINS, ReapingRepository
+from hermes_orm.repositories.retention.filters import finite_number, natural_number
+from hermes_orm.services.deletion import Directory
+from hermes_orm.services.session_files import directory, remove_files
+from hermes_orm.session_text import lookup_key
 
 
 async def record_gateway_session_peer(
@@ -80,3 +95,83 @@ async def find_latest_gateway_session_for_peer(
         "thread_id": thread_id,
     }
     return await database.read(lambda tx: PeerRepository(tx).latest(peer, database.own_profile))
+
+
+async def find_orphaned_gateway_sessions(
+    database: Database, *, max_gap_s: float | None = None
+) -> list[OrphanedSession]:
+    """Return the sessions with messages that have no key, by start, each with its likely donor.
+
+    With a parent that is the parent, if it has a key. Without one it is the only session with a key
+    of the same source, profile and user that was active about when the orphan started:
+    `max_gap_s` (900) seconds before or after. A donor that several claim is nobody's. Tools,
+    branches and delegates are no orphans.
+    """
+    gap = DEFAULT_GAP_SECONDS if max_gap_s is None else natural_number(max_gap_s, "max_gap_s")
+    return await database.read(lambda tx: OrphanFinder(tx).find(gap, database.own_profile))
+
+
+async def adopt_orphaned_gateway_session(database: Database, orphan_id: str, donor_id: str) -> bool:
+    """Give an orphan the key of its donor and what it lacks of the peer; end the donor.
+
+    The donor becomes the parent of an orphan without one; its end by compression or a reset stays
+    what it is. False, with nothing changed, when source, profile or user differ, when the donor has
+    no key, the orphan has one or is an ancestor, or when a child of the donor has the key.
+    """
+    return await database.write(
+        lambda tx: AdoptionRepository(tx).adopt(orphan_id, donor_id, database.own_profile)
+    )
+
+
+async def sweep_orphaned_sessions(
+    database: Database,
+    *,
+    max_idle_seconds: float,
+    sources: Iterable[str] = ("tui", "desktop", "subagent"),
+    exclude_ids: Iterable[str] = (),
+    exclude_pinned: bool = False,
+    heartbeat_staleness_seconds: float | None = None,
+    heartbeat_ownership_grace_seconds: float | None = None,
+    respect_gateway_heartbeats: bool = True,
+) -> list[str]:
+    """End the open sessions of some sources that nobody runs any more; return their ids, by start.
+
+    They started, and showed their last sign of life, more than `max_idle_seconds` ago; nobody holds
+    a turn lease or a compression lock; and no backend is alive that started at most the grace after
+    them. A backend is alive for twice `max_idle_seconds`, or the staleness, after its heartbeat;
+    the grace is as long unless given. Messages are kept. Never pass messaging platforms.
+    """
+    idle = finite_number(max_idle_seconds, "max_idle_seconds")
+    listed = [key for source in sources if source and (key := lookup_key(source)) is not None]
+    if idle <= 0 or not listed:
+        return []
+    excluded = (key for given in exclude_ids if (key := lookup_key(given)) is not None)
+    staleness, grace = heartbeat_staleness_seconds, heartbeat_ownership_grace_seconds
+    alive = staleness if staleness is not None and staleness > 0 else 2 * idle
+    params = {
+        "max_idle": idle,
+        "sources": text_list(listed),
+        "excluded": text_list(excluded),
+        "staleness": float(alive),
+        "grace": float(grace if grace is not None and grace >= 0 else alive),
+    }
+    wanted = {PINS: exclude_pinned, HEARTBEATS: respect_gateway_heartbeats}
+    names = frozenset(name for name, is_wanted in wanted.items() if is_wanted)
+    return await database.write(lambda tx: ReapingRepository(tx).sweep(names, params))
+
+
+async def prune_never_active_keyed_sessions(
+    database: Database, *, older_than_days: float, sessions_dir: Directory = None
+) -> tuple[int, int, int]:
+    """Delete the sessions that `list_never_active_keyed_sessions` lists, with their files.
+
+    Return how many were deleted, how many routing entries that named them were deleted with them,
+    and how many sessions were skipped because somebody holds a turn lease or compression lock.
+    """
+    folder = directory(database, sessions_dir)
+    wanted = never_active_filter(older_than_days)
+    await database.settle()
+    pruned: Pruned = await database.write(lambda tx: NeverActiveRepository(tx).prune(wanted))
+    database.tombstones.bury(pruned.deleted)
+    await remove_files(database, folder, pruned.deleted)
+    return len(pruned.deleted), pruned.routing_deleted, pruned.skipped

@@ -26,16 +26,10 @@ async def import_sessions(database: Database, sessions: list[Any]) -> ImportResu
     get new ids and are live. Counters are those of the messages; peer, flags other than `archived`,
     activity and usage rows are not imported. ValueError for no list, or more than 500 entries.
     """
-    if not isinstance(sessions, list):
-        raise ValueError("sessions must be a list")  # noqa: TRY004  (as hosts know it)
-    if len(sessions) > MOST_SESSIONS:
-        raise ValueError(f"sessions must contain at most {MOST_SESSIONS} entries")
-    inspection = Inspection()
-    await taken(inspection.steps(sessions))
-    entries = list(inspection.accepted.values())
+    inspection = await _inspected(sessions)
     if inspection.rejected:
-        taken_titles = await database.read(lambda tx: _rejected(tx, entries)) if entries else []
-        return rejection([*inspection.rejected, *taken_titles])
+        return rejection(await _rejected(database, inspection))
+    entries = list(inspection.accepted.values())
     rows = await taken(_rows(database, entries))
     messages = {key: list(of_one) for key, of_one in groupby(rows, itemgetter("session_id"))}
     result = await _store(database, entries, messages)
@@ -44,9 +38,30 @@ async def import_sessions(database: Database, sessions: list[Any]) -> ImportResu
     return result
 
 
-def _rejected(tx: Transaction, entries: Sequence[Entry]) -> list[RejectedSession]:
-    repository = ImportRepository(tx)
-    return repository.rejected(entries, repository.known(entries))
+async def check_sessions(database: Database, sessions: list[Any]) -> list[RejectedSession]:
+    """Return what `import_sessions` would reject now; nothing is written."""
+    return await _rejected(database, await _inspected(sessions))
+
+
+async def _inspected(sessions: list[Any]) -> Inspection:
+    if not isinstance(sessions, list):
+        raise ValueError("sessions must be a list")  # noqa: TRY004  (as hosts know it)
+    if len(sessions) > MOST_SESSIONS:
+        raise ValueError(f"sessions must contain at most {MOST_SESSIONS} entries")
+    inspection = Inspection()
+    await taken(inspection.steps(sessions))
+    return inspection
+
+
+async def _rejected(database: Database, inspection: Inspection) -> list[RejectedSession]:
+    """Return what the inspection rejected, and whose title belongs to another session."""
+    entries = list(inspection.accepted.values())
+
+    def titles(tx: Transaction) -> list[RejectedSession]:
+        repository = ImportRepository(tx)
+        return repository.rejected(entries, repository.known(entries))
+
+    return [*inspection.rejected, *(await database.read(titles) if entries else [])]
 
 
 def _rows(database: Database, entries: Iterable[Entry]) -> Iterator[Params]:

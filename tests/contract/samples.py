@@ -11,6 +11,7 @@ from typing import Any
 from tests.contract.turns import assistant, tool, user
 
 PEER = {"session_key": "agent:main:telegram:dm:1", "chat_id": "1", "user_id": "u"}
+TOPIC = {"chat_id": 1, "thread_id": 7, "user_id": "u", "session_key": "k"}
 LATER = 4_000_000_000.0
 REPLY = {
     "session_key": PEER["session_key"],
@@ -86,6 +87,13 @@ async def seed(db: Any) -> None:
     await db.mark_attempting(("failed", 0))
     await db.mark_failed(("failed", 1), "lost")
     await db.record_crash_left_reply(obligation_id="left", **REPLY, since=0.0)
+    await db.create_session("lost", "telegram")
+    await db.append_message("lost", "user", "who am I?")
+    await db.create_session("unused", "telegram", session_key="agent:main:telegram:dm:2")
+    await db.create_session("put_away", "telegram")
+    await db.end_session("put_away", "agent_close")
+    await db.set_session_archived("put_away", True)
+    await db.save_gateway_routing_entry("routed", '{"session_id": "s"}')
     await db.set_meta("k", "v")
     for session_id in ("asking", "handed"):
         await db.create_session(session_id, "cli")
@@ -93,6 +101,8 @@ async def seed(db: Any) -> None:
     await db.claim_handoff("handed")
     await db.register_backend_heartbeat(backend_id="b", pid=1, started_at=1, last_heartbeat=1)
     await db.increment_hygiene_failure_streak("k")
+    await db.enable_telegram_topic_mode(chat_id=1, user_id="u")
+    await db.bind_telegram_topic(**TOPIC, session_id="s")
 
 
 SAMPLES: dict[str, Sample] = {
@@ -238,6 +248,21 @@ SAMPLES: dict[str, Sample] = {
     "set_expiry_finalized": call("s"),
     "promote_to_session_reset": call("tip"),
     "latest_conversation_boundary": call(PEER["session_key"], "telegram"),
+    # Orphans and routing entries
+    "find_orphaned_gateway_sessions": call(),
+    "adopt_orphaned_gateway_session": call("lost", "unused"),
+    "sweep_orphaned_sessions": call(max_idle_seconds=3600, sources=["desktop"]),
+    "unarchive_recoverable_session": call("put_away"),
+    "list_never_active_keyed_sessions": call(older_than_days=0),
+    "prune_never_active_keyed_sessions": steps(older_than_days=0),
+    "save_gateway_routing_entry": call("k", "{}"),
+    "replace_gateway_routing_entries": call({"k": "{}", "k2": "{}"}),
+    "load_gateway_routing_entries": call(),
+    "delete_gateway_routing_entries": call(["routed"]),
+    "list_gateway_routing_rows": call(),
+    "delete_gateway_routing_rows": call([("", "routed")]),
+    "insert_gateway_routing_rows_if_absent": call([("", "k", "{}", 1.0)]),
+    "gateway_routing_entry_for_session": call("s"),
     # Usage
     "update_token_counts": call("s", input_tokens=5, model="m"),
     "record_auxiliary_usage": call("s", "title", input_tokens=5, model="m"),
@@ -245,9 +270,34 @@ SAMPLES: dict[str, Sample] = {
     "flush_token_counts": call(),
     "get_recent_session_model_route": call("s"),
     "usage_statistics": call(by="day"),
-    # Search indexes
-    "fts_rebuild_status": call(),
-    "fts_rebuild_step": steps(),
+    # Gateway
+    "request_handoff": call("s", "telegram"),
+    "get_handoff_state": call("handed"),
+    "list_pending_handoffs": call(),
+    "has_pending_handoffs": call(),
+    "claim_handoff": call("asking"),
+    "claim_pending_handoffs": call(),
+    "complete_handoff": call("handed", only_states=("running",)),
+    "fail_handoff": call("handed", "error"),
+    "reclaim_stale_running_handoffs": call("restarted"),
+    "register_backend_heartbeat": call(backend_id="a", pid=1, started_at=1),
+    "clear_backend_heartbeat": call("b"),
+    "prune_stale_heartbeats": call(max_age_seconds=60),
+    "list_backend_heartbeats": call(),
+    "increment_hygiene_failure_streak": call("k"),
+    "reset_hygiene_failure_streak": call("k"),
+    "list_cron_job_runs": call("j"),
+    "apply_telegram_topic_migration": call(),
+    "enable_telegram_topic_mode": call(chat_id=2, user_id="u"),
+    "disable_telegram_topic_mode": call(chat_id=1),
+    "is_telegram_topic_mode_enabled": call(chat_id=1, user_id="u"),
+    "bind_telegram_topic": call(**TOPIC, session_id="tip"),
+    "get_telegram_topic_binding": call(chat_id=1, thread_id=7),
+    "list_telegram_topic_bindings_for_chat": call(chat_id=1),
+    "get_telegram_topic_binding_by_session": call(session_id="s"),
+    "is_telegram_session_linked_to_topic": call(session_id="s"),
+    "delete_telegram_topic_binding": call(chat_id=1, thread_id=7),
+    "list_unlinked_telegram_sessions_for_user": call(chat_id=1, user_id="u"),
     # Background delegations
     "record_delegation_dispatch": call("new", "s", {"goal": "g"}),
     "renew_delegation_leases": call(),
@@ -274,23 +324,9 @@ SAMPLES: dict[str, Sample] = {
     "sweep_recoverable": call(),
     "sweep_failed_for_runtime": call("telegram", 1767225700.0),
     "pending_retries": call(),
-    # Gateway
-    "request_handoff": call("s", "telegram"),
-    "get_handoff_state": call("handed"),
-    "list_pending_handoffs": call(),
-    "has_pending_handoffs": call(),
-    "claim_handoff": call("asking"),
-    "claim_pending_handoffs": call(),
-    "complete_handoff": call("handed", only_states=("running",)),
-    "fail_handoff": call("handed", "error"),
-    "reclaim_stale_running_handoffs": call("restarted"),
-    "register_backend_heartbeat": call(backend_id="a", pid=1, started_at=1),
-    "clear_backend_heartbeat": call("b"),
-    "prune_stale_heartbeats": call(max_age_seconds=60),
-    "list_backend_heartbeats": call(),
-    "increment_hygiene_failure_streak": call("k"),
-    "reset_hygiene_failure_streak": call("k"),
-    "list_cron_job_runs": call("j"),
+    # Search indexes
+    "fts_rebuild_status": call(),
+    "fts_rebuild_step": steps(),
     "fts_cjk_rebuild_status": call(),
     "fts_cjk_rebuild_step": steps(),
     "fts_optimize_available": call(),

@@ -161,9 +161,14 @@ class PostgreSQLTransport(Transport):
     async def begin(self, patience: float) -> HeldServerTransaction:
         """Take a connection for one transaction; other units run on others."""
         self._check_loop()
-        return await self.translated(self._begun())
+        return await self.translated(self._begun(READ_COMMITTED))
 
-    async def _begun(self) -> HeldServerTransaction:
+    async def snapshot(self) -> HeldServerTransaction:
+        """Take a connection for one reading transaction: all its units see the same moment."""
+        self._check_loop()
+        return await self.translated(self._begun(SNAPSHOT))
+
+    async def _begun(self, begin: str) -> HeldServerTransaction:
         assert self._permits is not None
         await self._permits.acquire()
         try:
@@ -176,7 +181,7 @@ class PostgreSQLTransport(Transport):
             raise
         held = HeldServerTransaction(self, connection, self._permits.release)
         try:
-            await held.start()
+            await held.start(begin)
         except BaseException:
             await held.end(commits=False)
             raise

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from hermes_orm.dialects.base import Work
 from hermes_orm.dialects.postgresql.errors import translate
 from hermes_orm.dialects.postgresql.pool import clean_up, is_closed
-from hermes_orm.dialects.postgresql.transaction import READ_COMMITTED, PostgreSQLTransaction
+from hermes_orm.dialects.postgresql.transaction import PostgreSQLTransaction
 from hermes_orm.dialects.transport import HeldTransaction
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ class HeldServerTransaction(HeldTransaction):
         self._let_go = let_go
         self._is_open = True
 
-    async def start(self) -> None:
-        """Send BEGIN; a failure leaves a connection that `end` takes care of."""
-        await self._call(lambda tx: tx.command(READ_COMMITTED))
+    async def start(self, begin: str) -> None:
+        """Send `begin`; a failure leaves a connection that `end` takes care of."""
+        await self._call(lambda tx: tx.command(begin))
 
     async def _run(self, work: Work[T]) -> T:
         try:

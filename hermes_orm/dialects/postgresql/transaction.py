@@ -137,6 +137,10 @@ class PostgreSQLTransaction(Transaction):
         return statement.compiled(self._key)
 
     @abstractmethod
+    def load(self, table: str, names: Sequence[str], rows: Sequence[Row]) -> None:
+        """Insert rows by COPY; their values have the Python types of their columns."""
+
+    @abstractmethod
     def _fetch(self, text: CompiledText, params: Params) -> Sequence[Row]:
         """Send a statement that returns rows."""
 
@@ -171,6 +175,12 @@ class AsyncpgTransaction(PostgreSQLTransaction):
     def _run_many(self, text: CompiledText, rows: Sequence[Params]) -> None:
         values = [text.values(row) for row in rows]
         self.awaited(lambda driver: driver.executemany(text.text, values))
+
+    def load(self, table: str, names: Sequence[str], rows: Sequence[Row]) -> None:
+        """Insert rows by COPY."""
+        self.awaited(
+            lambda driver: driver.copy_records_to_table(table, records=rows, columns=names)
+        )
 
 
 class PsycopgTransaction(PostgreSQLTransaction):
@@ -207,3 +217,14 @@ class PsycopgTransaction(PostgreSQLTransaction):
                 await cursor.executemany(text.text, values)
 
         self.awaited(many)
+
+    def load(self, table: str, names: Sequence[str], rows: Sequence[Row]) -> None:
+        """Insert rows by COPY."""
+        command = f"COPY {table} ({', '.join(names)}) FROM STDIN"
+
+        async def copy(driver: Any) -> None:
+            async with driver.cursor() as cursor, cursor.copy(command) as stream:
+                for row in rows:
+                    await stream.write_row(row)
+
+        self.awaited(copy)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Final, cast
 
-from sqlalchemy import Table, func, or_
-from sqlalchemy import cast as as_type
+from sqlalchemy import Table, or_
 
-from hermes_orm.dialects.delegations import OWNER_PID, OWNER_STARTED_AT, Delegations
+from hermes_orm.dialects.delegations import OWNER_PID, OWNER_STARTED_AT, Delegations, owner_key_of
 from hermes_orm.dialects.expressions import bound_texts
 from hermes_orm.models import AsyncDelegation
-from hermes_orm.models.base import TEXT
 
 _PID: Final = AsyncDelegation.owner_pid
 _STARTED_AT: Final = AsyncDelegation.owner_started_at
-_KEY: Final = as_type(_PID, TEXT) + ":" + func.coalesce(as_type(_STARTED_AT, TEXT), "")
+_KEY: Final = owner_key_of(_PID, _STARTED_AT)
 
 DELEGATIONS: Final = Delegations(
     table=cast(Table, AsyncDelegation.__table__),

@@ -94,6 +94,7 @@ class SQLiteTransport(Transport):
         self._reader_limit = 0
         self._aside: Lane | None = None
         """A reader for those who come while a transaction holds the only connection."""
+        self._snapshots: list[Lane] = []
         self._opening = False
         self._in_flight = InFlight()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -108,7 +109,6 @@ class SQLiteTransport(Transport):
             exhausted=sqlite_driver.lock_error,
         )
 
-    async def _open_once(self) -> None:
     @asynccontextmanager
     async def exclusively(self, purpose: str) -> AsyncIterator[bool]:
         """Hold a lock file beside the database; nobody else can use one in memory."""
@@ -123,6 +123,7 @@ class SQLiteTransport(Transport):
             if descriptor is not None:
                 unlock(name, descriptor)
 
+    async def _open_once(self) -> None:
         lane = Lane(await ConnectionThread.open(self._connect), self.dialect)
         try:
             mode = await lane.thread.call(lambda: self._prepare(lane.held))
@@ -247,6 +248,14 @@ class SQLiteTransport(Transport):
             self.dialect, writer.thread, writer.held, patience, lambda: queue.release(unit)
         )
 
+    async def snapshot(self) -> HeldTransaction:
+        """Open a connection for one reading transaction; without WAL no COMMIT ends before it."""
+        self._claim_loop()
+        lane = await self._open_reader()
+        self._snapshots.append(lane)
+        await lane.thread.call(lambda: lane.held.begin("BEGIN"))
+        return HeldFileTransaction(self.dialect, lane.thread, lane.held, 0, lambda: None)
+
     async def _open_aside(self) -> None:
         with contextlib.suppress(sqlite_driver.module().Error):
             lane = await self._open_reader()
@@ -269,7 +278,7 @@ class SQLiteTransport(Transport):
             return
         if self._loop is asyncio.get_running_loop():
             await self._in_flight.ended()
-        for lane in (*self._readers, *filter(None, (self._aside,))):
+        for lane in (*self._readers, *self._snapshots, *filter(None, (self._aside,))):
             await lane.close()
         self._readers.clear()
         if not self._read_only:

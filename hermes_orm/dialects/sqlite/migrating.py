@@ -21,8 +21,12 @@ from hermes_orm.dialects.sqlite.adoption import adopting
 from hermes_orm.dialects.sqlite.adoption.backup import Backup
 from hermes_orm.dialects.sqlite.adoption.fingerprint import Findings, examine
 from hermes_orm.dialects.sqlite.adoption.lock import migration_lock
+from hermes_orm.dialects.sqlite.adoption.original import original
 from hermes_orm.errors import SchemaError
 from hermes_orm.location import SqliteLocation
+
+CACHE_KIB = 48_000
+"""Pages that a migration holds: fewer reads, and no spill while the file is still being copied."""
 
 logger = logging.getLogger("hermes_orm.sqlite")
 T = TypeVar("T")
@@ -89,6 +93,7 @@ class _Migration:
             self._examine(connection)  # a refusal must not even take the write lock
             try:
                 with connection.begin():
+                    connection.exec_driver_sql(f"PRAGMA cache_size = {-CACHE_KIB}")
                     _lock(connection, self._lock_wait)
                     result, report = self._migrate(connection, action)
             except BaseException:
@@ -112,9 +117,10 @@ class _Migration:
             return action(connection), report
         if adoption.backup:
             self._backup = Backup(self._path, findings.start)
-        prepared = adopting.prepare(connection, findings, adoption.replay)
-        result = action(connection)
-        report = adopting.finish(connection, prepared)
+        with original(self._path, self._backup) as counted:
+            prepared = adopting.prepare(connection, findings, adoption.replay)
+            result = action(connection)
+            report = adopting.finish(connection, prepared, counted)
         if self._backup is not None:
             self._backup.keep()
             report = replace(report, backup=str(self._backup.target))

@@ -33,13 +33,15 @@ class SQLiteOnDemand(OnDemand):
         rows = tx.all(COLUMNS, {"table_name": cast(Table, table).name})
         return frozenset(row[0] for row in rows) or None
 
-    def establish(self, tx: Transaction, *tables: FromClause) -> None:
+    def establish(self, tx: Transaction, *tables: FromClause) -> bool:
         """Create the tables, add columns that they lack, or build them anew for a wider key."""
+        has_changed = False
         for table in cast(tuple[Table, ...], tables):
             found = self.columns(tx, table)
             lacking = set(table.columns.keys()) - (found or set())
             if not lacking:
                 continue
+            has_changed = True
             if found is None:
                 tx.connection.execute(CreateTable(table))
             elif lacking.isdisjoint(table.primary_key.columns.keys()):
@@ -48,6 +50,7 @@ class SQLiteOnDemand(OnDemand):
                 _rebuild(tx.connection, table, found)
             for index in sorted(table.indexes, key=lambda index: str(index.name)):
                 tx.connection.execute(CreateIndex(index, if_not_exists=True))
+        return has_changed
 
 
 def _add_columns(connection: Connection, table: Table, lacking: set[str]) -> None:
@@ -58,7 +61,10 @@ def _add_columns(connection: Connection, table: Table, lacking: set[str]) -> Non
 
 def _rebuild(connection: Connection, table: Table, found: frozenset[str]) -> None:
     """Build the table anew with all its rows but those that refer to nothing."""
-    copy = table.to_metadata(MetaData(), name=f"{table.name}_new")
+    metadata = MetaData()
+    for reference in table.foreign_keys:
+        reference.column.table.to_metadata(metadata)
+    copy = table.to_metadata(metadata, name=f"{table.name}_new")
     connection.execute(DropTable(copy, if_exists=True))
     connection.execute(CreateTable(copy))
     kept = [each for each in table.columns if each.name in found]

@@ -162,7 +162,7 @@ def _beyond(limit: int, *delivery_states: str) -> ClauseElement:
     kept_longer = case((_DELIVERY == DELIVERED, literal_column("1")), else_=literal_column("0"))
     excess = (
         select(_ID)
-        .where(~_ACTIVE, or_(*(_DELIVERY == state for state in delivery_states)))
+        .where(~_ACTIVE, or_(*(state == _DELIVERY for state in delivery_states)))
         .order_by(kept_longer, AsyncDelegation.updated_at.desc(), _ID.desc())
         .offset(limit)
     )

@@ -14,6 +14,7 @@ from sqlalchemy import (
     and_,
     bindparam,
     case,
+    false,
     func,
     or_,
     select,
@@ -34,6 +35,7 @@ from hermes_orm.repositories.gateway.rows import (
     activity,
     gateway_columns,
     gateway_row,
+    has_reason,
     is_blank,
     is_keyed,
 )
@@ -131,12 +133,11 @@ def newest_sessions(names: frozenset[str]) -> Prepared:
 
 def is_promotable(session: SessionAlias) -> ColumnElement[bool]:
     """Whether a reset may take the place of the session's end, if it has one."""
-    kept = (COMPRESSION, *sorted(BOUNDARY_END_REASONS))
-    is_closed_for_good = and_(*(session.end_reason.is_distinct_from(reason) for reason in kept))
+    is_boundary = has_reason(session, {COMPRESSION, *BOUNDARY_END_REASONS})
     return or_(
         session.ended_at.is_(None),
-        *(session.end_reason == reason for reason in RECOVERABLE_END_REASONS),
-        and_(session.handoff_state == HANDED_OFF, is_closed_for_good),
+        has_reason(session, RECOVERABLE_END_REASONS),
+        and_(session.handoff_state == HANDED_OFF, ~func.coalesce(is_boundary, false())),
     )
 
 

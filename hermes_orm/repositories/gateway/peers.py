@@ -29,6 +29,7 @@ from hermes_orm.repositories.gateway.rows import (
     fence_profile,
     gateway_columns,
     gateway_row,
+    has_reason,
     is_blank,
     is_of_profile,
 )
@@ -85,7 +86,7 @@ def is_recoverable(session: SessionAlias) -> ColumnElement[bool]:
     """Whether routing may resume the session: it is open, or nobody meant to end it."""
     return or_(
         session.ended_at.is_(None),
-        *(session.end_reason == reason for reason in RECOVERABLE_END_REASONS),
+        has_reason(session, RECOVERABLE_END_REASONS),
         session.handoff_state == HANDED_OFF,
     )
 
@@ -101,7 +102,7 @@ def _latest(peer: Any, *, with_messages: bool) -> Select[Any]:
     session, other = aliased(Session), aliased(Session)
     reset = (
         select(func.max(other.ended_at))
-        .where(*peer(other), or_(*(other.end_reason == r for r in sorted(RESET_END_REASONS))))
+        .where(*peer(other), has_reason(other, RESET_END_REASONS))
         .scalar_subquery()
     )
     has_messages = _has_messages(session)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, cast
 
 from sqlalchemy import ColumnElement, SQLColumnExpression, bindparam, func, or_
@@ -44,6 +44,11 @@ def is_keyed(session: SessionAlias) -> ColumnElement[bool]:
 def is_blank(column: SQLColumnExpression[Any]) -> ColumnElement[bool]:
     """Whether a text is NULL or empty, which is the same in peers."""
     return or_(column.is_(None), column == "")
+
+
+def has_reason(session: SessionAlias, reasons: Iterable[str]) -> ColumnElement[bool]:
+    """Whether the session ended with one of the reasons; NULL without a reason."""
+    return or_(*(session.end_reason == reason for reason in sorted(reasons)))
 
 
 def fence_profile(owner: str | None, session_key: str | None = None) -> str | None:

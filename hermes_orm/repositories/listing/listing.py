@@ -140,6 +140,11 @@ class ListingRepository(Repository):
             ids = list(dict.fromkeys([*ids, *pinned]))
         return self._rows_of(page.shape, ids) if ids else []
 
+    def by_ids(self, ids: Sequence[str]) -> list[RichSessionRow]:
+        """Return these sessions as they are, in the order of the ids."""
+        shape = Shape(frozenset(), is_projected=False)
+        return self._rows_of(shape, ids) if ids else []
+
     def _active_ids(self, page: Page) -> list[str]:
         """Walk the sessions in slices, newest first, until the page is full."""
         names, walk = page.shape.names, _ActivityWalk()

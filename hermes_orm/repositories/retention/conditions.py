@@ -11,8 +11,10 @@ from sqlalchemy import (
     ColumnElement,
     Double,
     SQLColumnExpression,
+    and_,
     bindparam,
     func,
+    or_,
     select,
 )
 from sqlalchemy.orm import aliased
@@ -21,7 +23,9 @@ from sqlalchemy.types import TypeEngine
 from hermes_orm.dialects.expressions import ascii_lower
 from hermes_orm.models import Message, Session, SessionRecency
 from hermes_orm.models.base import TEXT
-from hermes_orm.repositories.sessions.end_reasons import COMPRESSION
+from hermes_orm.repositories.compression.guards import guarded_sessions
+from hermes_orm.repositories.gateway.rows import is_keyed
+from hermes_orm.repositories.sessions.end_reasons import COMPRESSION, STARTUP_ORPHAN_REAP
 from hermes_orm.repositories.sessions.filters import conditions as session_conditions
 from hermes_orm.repositories.sessions.filters import contains
 
@@ -52,6 +56,25 @@ def _is_messageless() -> ColumnElement[bool]:
     # With LIMIT, because PostgreSQL would read all messages for an EXISTS here and hash them.
     a_message = select(Message.id).where(Message.session_id == Session.id).limit(1)
     return a_message.scalar_subquery().is_(None)
+
+
+def _is_unused() -> ColumnElement[bool]:
+    counters = ("message_count", "tool_call_count", "api_call_count", "input_tokens")
+    used = (getattr(Session, name) for name in (*counters, "output_tokens"))
+    return and_(
+        Session.last_activity_at.is_(None), *(func.coalesce(count, 0) == 0 for count in used)
+    )
+
+
+def _was_last_active_before() -> ColumnElement[bool]:
+    """What a sweep has ended counts from then on, as if that were a sign of life."""
+    name = "last_active_before"
+    bound = bindparam(name, type_=Double())
+    was_swept = Session.end_reason == STARTUP_ORPHAN_REAP
+    return and_(
+        _below(name, last_active, Double()),
+        or_(Session.end_reason.is_(None), ~was_swept, Session.ended_at < bound),
+    )
 
 
 def _is_childless() -> ColumnElement[bool]:
@@ -100,6 +123,9 @@ _CONDITIONS: Final[dict[str, Callable[[], ColumnElement[bool]]]] = {
     "untitled": lambda: Session.title.is_(None),
     "messageless": _is_messageless,
     "childless": _is_childless,
+    "keyed": lambda: is_keyed(Session),
+    "unused": _is_unused,
+    "unguarded": lambda: Session.id.not_in(guarded_sessions()),
     "idle_since": _is_idle,
     "provider": lambda: _equal("provider", ascii_lower(Session.billing_provider)),
     "title_like": lambda: contains(Session.title, "title_like"),
@@ -110,6 +136,7 @@ _CONDITIONS: Final[dict[str, Callable[[], ColumnElement[bool]]]] = {
         for name in ("end_reason", "user_id", "chat_id", "chat_type")
     },
     **{f"{n}_before": partial(_below, f"{n}_before", v, Double()) for n, v in _MOMENTS.items()},
+    "last_active_before": _was_last_active_before,
     **{f"{n}_after": partial(_at_least, f"{n}_after", v, Double()) for n, v in _MOMENTS.items()},
     **{f"min_{n}": partial(_at_least, f"min_{n}", *v) for n, v in _AMOUNTS.items()},
     **{f"max_{n}": partial(_at_most, f"max_{n}", *v) for n, v in _AMOUNTS.items()},

@@ -16,11 +16,14 @@ RESET_END_REASONS: Final = frozenset(
 BOUNDARY_END_REASONS: Final = RESET_END_REASONS | {"new_session"}
 """Ends of a conversation for the healing of compressed chains."""
 
+STARTUP_ORPHAN_REAP: Final = "startup_orphan_reap"
+"""A sweep found the session without its runtime."""
+
 RECOVERABLE_END_REASONS: Final = (
     "agent_close",
     "ws_orphan_reap",
     "superseded_by_resume",
-    "startup_orphan_reap",
+    STARTUP_ORPHAN_REAP,
 )
 """Only a runtime went away: routing may resume the session."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from hermes_orm.dialects.indexing import CJK_REBUILD, REBUILD, clear_rebuild
 from hermes_orm.dialects.sqlite import ddl, search_upkeep
 from hermes_orm.dialects.sqlite.adoption import census
 from hermes_orm.dialects.sqlite.adoption.fingerprint import STAMP_TABLE, Findings, examine, objects
+from hermes_orm.dialects.sqlite.adoption.original import Original
 from hermes_orm.dialects.sqlite.adoption.verification import Inventory, verify
 from hermes_orm.dialects.sqlite.search_ddl import CJK
 from hermes_orm.models import SessionRecency
@@ -24,10 +26,9 @@ REBUILT_AT_ONCE = 2000
 
 @dataclass(frozen=True)
 class Prepared:
-    """A file that is ready for the revisions, and what it held before."""
+    """A file that is ready for the revisions, and what it was before."""
 
     findings: Findings
-    inventory: Inventory
     holes: frozenset[str]
 
 
@@ -40,23 +41,25 @@ def prepare(
     or of `finish` is to undo everything.
     """
     driver: Any = connection.connection.driver_connection
-    inventory, shape = Inventory.take(driver), census.schema(driver)
+    shape = census.schema(driver)
     _drop_derived(connection)
     if findings.stamp is None:
         replay(connection, findings.revision)
         _stamp(connection, findings.revision)
-    return Prepared(findings, inventory, frozenset(census.schema(driver) - shape))
+    return Prepared(findings, frozenset(census.schema(driver) - shape))
 
 
-def finish(connection: Connection, prepared: Prepared) -> AdoptionReport:
+def finish(
+    connection: Connection, prepared: Prepared, original: Future[Original]
+) -> AdoptionReport:
     """Add what is derived to a file that the revisions have changed; verify and describe it."""
     driver: Any = connection.connection.driver_connection
-    findings, before = prepared.findings, prepared.inventory
+    findings = prepared.findings
     is_head = examine(driver).kind == "head"
     if is_head:
         ddl.complete_head(connection)
     search = _complete_search(connection) if is_head else "kept"
-    after = Inventory.take(driver)
+    (before, undecodable), after = original.result(), Inventory.take(driver)
     verify(driver, before, after, is_head=is_head)
     own = (STAMP_TABLE, SessionRecency.__tablename__)
     return AdoptionReport(
@@ -66,7 +69,7 @@ def finish(connection: Connection, prepared: Prepared) -> AdoptionReport:
         holes=tuple(sorted(name for name in prepared.holes if name.partition(".")[0] not in own)),
         repaired_rows=census.repaired_rows(before.repairs, after.repairs),
         violations=tuple(f"{name}: {number}" for name, number in sorted(after.violations.items())),
-        undecodable=census.undecodable(driver),
+        undecodable=undecodable,
         search=search,
     )
 

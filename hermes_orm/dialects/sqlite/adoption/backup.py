@@ -7,6 +7,7 @@ import shutil
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from hermes_orm import clock
 from hermes_orm.dialects.sqlite import driver as sqlite_driver
@@ -25,21 +26,21 @@ class Backup:
     """
 
     def __init__(self, path: Path, version: int) -> None:
-        """Copy the database at `path` with SQLite's online backup.
+        """Take a name beside the database at `path`, for its owner only.
 
-        The caller holds the write lock, so that the copy is the file as it will be changed. Raises
-        SchemaError when the disk has no room for copy and journal.
+        Raises SchemaError when the disk has no room for copy and journal.
         """
         _check_space(path)
         _remove_unfinished(path)
         self.target = _free_name(path, version)
         self._partial = self.target.with_name(self.target.name + UNFINISHED)
         os.close(os.open(self._partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        try:
-            _copy(path, self._partial)
-        except BaseException:
-            self.discard()
-            raise
+
+    def copy(self, source: Any) -> None:
+        """Copy what a driver's connection sees, with SQLite's online backup."""
+        connect = sqlite_driver.module().connect
+        with closing(connect(str(self._partial), isolation_level=None)) as copy:
+            source.backup(copy)  # synchronised to disk when it ends
 
     def keep(self) -> None:
         """Give the copy its name."""
@@ -49,15 +50,6 @@ class Backup:
         """Remove the copy: the file itself is as it was."""
         self._partial.unlink(missing_ok=True)
         self.target.unlink(missing_ok=True)
-
-
-def _copy(path: Path, target: Path) -> None:
-    connect = sqlite_driver.module().connect
-    with (
-        closing(connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as source,
-        closing(connect(str(target), isolation_level=None)) as copy,
-    ):
-        source.backup(copy)  # synchronised to disk when it ends
 
 
 def _check_space(path: Path) -> None:

@@ -12,17 +12,19 @@ CONTENT = ("sessions", "messages", "gateway_routing", "async_delegations")
 """Tables of which a migration neither adds nor removes a row."""
 
 REPAIRS = {
-    "active flags set": ("messages", "active", "{} IS NULL"),
+    "active flags set": ("messages", "active", "count(*) FILTER (WHERE active IS NULL)"),
     "delegate markers written": (
         "sessions",
         "model_config",
-        "CASE WHEN json_valid({0}) THEN json_extract({0}, '$._delegate_from') END IS NOT NULL",
+        "count(CASE WHEN json_valid(model_config) "
+        "THEN json_extract(model_config, '$._delegate_from') END)",
     ),
-    "prompts moved": ("sessions", "system_prompt", "{} IS NOT NULL"),
-    "message ids minted": ("messages", "message_uid", "{} IS NOT NULL"),
-    "usage rows seeded or merged": ("session_model_usage", "session_id", "1"),
+    "duplicate titles renamed": ("sessions", "title", "count(title) - count(DISTINCT title)"),
+    "message ids minted": ("messages", "message_uid", "count(message_uid)"),
+    "prompts moved": ("sessions", "system_prompt", "count(system_prompt)"),
+    "usage rows seeded or merged": ("session_model_usage", "session_id", "count(*)"),
 }
-"""Repair -> table, column, and the condition whose rows change in number."""
+"""Repair -> table, column, and what is counted; a repair changes that number."""
 
 JSON_COLUMNS = {
     "sessions": {"model_config", "origin_json"},
@@ -35,21 +37,21 @@ JSON_COLUMNS = {
 
 def row_counts(driver: Any) -> dict[str, int]:
     """Return how many rows the tables of `CONTENT` have."""
-    return {table: _count(driver, table, "1") for table in CONTENT if columns(driver, table)}
+    present = [table for table in CONTENT if columns(driver, table)]
+    return {table: _count(driver, table, {table: "count(*)"})[table] for table in present}
 
 
 def repair_counts(driver: Any) -> Counter[str]:
-    """Return for each repair how many rows fulfil its condition; compare two of them."""
-    counts = Counter(
-        {
-            name: _count(driver, table, condition.format(column))
-            for name, (table, column, condition) in REPAIRS.items()
-            if column in columns(driver, table)
+    """Return the numbers that the repairs change; compare two of them."""
+    counts: Counter[str] = Counter()
+    for table in sorted({table for table, _, _ in REPAIRS.values()}):
+        present = columns(driver, table)
+        wanted = {
+            name: counted
+            for name, (place, column, counted) in REPAIRS.items()
+            if place == table and column in present
         }
-    )
-    if "title" in columns(driver, "sessions"):
-        (number,) = driver.execute("SELECT count(title) - count(DISTINCT title) FROM sessions")
-        counts["duplicate titles renamed"] = number[0]
+        counts.update(_count(driver, table, wanted))
     return counts
 
 
@@ -61,13 +63,13 @@ def repaired_rows(before: Counter[str], after: Counter[str]) -> dict[str, int]:
 
 def undecodable(driver: Any) -> dict[str, int]:
     """Return how many values of each JSON column are no JSON."""
-    found = {
-        f"{table}.{column}": _count(
-            driver, table, f"{column} IS NOT NULL AND NOT json_valid({column})"
-        )
-        for table, names in JSON_COLUMNS.items()
-        for column in columns(driver, table) & names
-    }
+    found: dict[str, int] = {}
+    for table, names in JSON_COLUMNS.items():
+        wanted = {
+            f"{table}.{column}": f"count(CASE WHEN NOT json_valid({column}) THEN {column} END)"
+            for column in columns(driver, table) & names
+        }
+        found |= _count(driver, table, wanted)
     return {name: number for name, number in found.items() if number}
 
 
@@ -78,15 +80,19 @@ def violations(driver: Any) -> Counter[str]:
 
 def schema(driver: Any) -> set[str]:
     """Return the names of tables, columns (`table.column`) and indexes, full-text ones aside."""
-    tables = {
-        name
-        for name in objects(driver, "table")
-        if not name.startswith(("messages_fts", search_upkeep.TRASH))
-    }
-    named = {f"{table}.{name}" for table in tables for name in columns(driver, table)}
-    return named | tables | objects(driver, "index")
+    named = {f"{table}.{name}" for table in tables(driver) for name in columns(driver, table)}
+    return named | tables(driver) | objects(driver, "index")
 
 
-def _count(driver: Any, table: str, condition: str) -> int:
-    (row,) = driver.execute(f"SELECT count(*) FROM {table} WHERE {condition}")
-    return int(row[0])
+def tables(driver: Any) -> set[str]:
+    """Return the names of the tables, full-text ones aside."""
+    derived = ("messages_fts", search_upkeep.TRASH)
+    return {name for name in objects(driver, "table") if not name.startswith(derived)}
+
+
+def _count(driver: Any, table: str, wanted: dict[str, str]) -> dict[str, int]:
+    """Return what aggregates say about a table, under their names, in one pass over it."""
+    if not wanted:
+        return {}
+    (row,) = driver.execute(f"SELECT {', '.join(wanted.values())} FROM {table}")
+    return dict(zip(wanted, row, strict=True))

@@ -14,7 +14,7 @@ from hermes_orm.models.own import ON_DEMAND_TABLES
 
 @dataclass(frozen=True)
 class Inventory:
-    """What a file held before it was changed."""
+    """What a file holds."""
 
     rows: dict[str, int]
     repairs: Counter[str]

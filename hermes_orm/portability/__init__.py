@@ -1,0 +1,1 @@
+"""Whole databases: copied between SQLite and PostgreSQL, and recovered from damaged files."""
