@@ -25,7 +25,6 @@ from hermes_orm.error_causes import (
 from hermes_orm.errors import (
     CompressionSessionBusyError,
     CompressionSessionClosedError,
-    CopyError,
     MigrationRequiredError,
     ReadOnlyStoreError,
     SchemaError,
@@ -46,7 +45,6 @@ from hermes_orm.gateway_rows import (
     RoutingRow,
 )
 from hermes_orm.home import DEFAULT_DB_PATH
-from hermes_orm.repositories.deliveries.obligations import compute_obligation_id
 from hermes_orm.repositories.portability.rows import (
     ActiveExport,
     ExportedLineage,
@@ -54,6 +52,7 @@ from hermes_orm.repositories.portability.rows import (
     ImportResult,
     RejectedSession,
 )
+from hermes_orm.repositories.deliveries.obligations import compute_obligation_id
 from hermes_orm.repositories.retention.filters import PruneFilters
 from hermes_orm.repositories.sessions.activity import ActivityProvenance
 from hermes_orm.repositories.sessions.end_reasons import (
@@ -105,11 +104,10 @@ __all__ = [
     "ContextEntry",
     "ConversationMessage",
     "CooldownRow",
-    "CopyError",
-    "DeliveryReceipt",
-    "DurableDelegation",
     "ExportedLineage",
     "ExportedSession",
+    "DeliveryReceipt",
+    "DurableDelegation",
     "GatewaySessionRow",
     "ImportResult",
     "MessageRow",
