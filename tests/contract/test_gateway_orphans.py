@@ -238,9 +238,10 @@ async def test_a_sweep_looks_at_whole_conversations(db: SessionDB, story: Story,
     assert await db.refresh_session_turn_lease("o-tip", "h") is False
 
     # What was swept ages from the sweep.
-    assert await db.list_prune_candidates(last_active_before=now - 1000, source="tui") == []
+    swept: dict[str, Any] = {"last_active_before": now - 1000, "end_reason": "startup_orphan_reap"}
+    assert await db.list_prune_candidates(**swept) == []
     await raw.execute("UPDATE sessions SET ended_at = ? WHERE id = 'o-tip'", now - 1001)
-    candidates = await db.list_prune_candidates(last_active_before=now - 1000, source="tui")
+    candidates = await db.list_prune_candidates(**swept)
     assert [row["id"] for row in candidates] == ["o-tip"]
 
 

@@ -9,7 +9,6 @@ from sqlalchemy import (
     ClauseElement,
     ColumnElement,
     Double,
-    Select,
     bindparam,
     delete,
     select,
@@ -77,7 +76,7 @@ def _is_served() -> ColumnElement[bool]:
 
 def _is_pinned() -> ColumnElement[bool]:
     """Whether the session, or one that it carries on, is pinned."""
-    start: Select[Any] = select(Session.id.label("id"), Session.id.label("carrying")).where(_GIVEN)
+    start: Any = select(Session.id.label("id"), Session.id.label("carrying")).where(_GIVEN)
     earlier, pinned = with_carried(start, "earlier"), aliased(Session)
     return Session.id.in_(
         select(earlier.c.carrying)
