@@ -12,6 +12,7 @@ from sqlalchemy import (
     ClauseElement,
     ColumnElement,
     Double,
+    SQLColumnExpression,
     bindparam,
     case,
     delete,
@@ -60,7 +61,14 @@ ABANDONED_ERROR: Final = (
 _ID: Final = AsyncDelegation.delegation_id
 _STATE: Final = AsyncDelegation.state
 _DELIVERY: Final = AsyncDelegation.delivery_state
-_ACTIVE: Final = or_(_STATE == RUNNING, _STATE == "finalizing")
+
+
+def _is_active(state: SQLColumnExpression[str]) -> ColumnElement[bool]:
+    """Whether somebody works on it."""
+    return or_(state == RUNNING, state == "finalizing")
+
+
+_ACTIVE: Final = _is_active(_STATE)
 _THIS: Final = AsyncDelegation.delegation_id == bindparam("delegation_id")
 _TIME: Final = bindparam("now", type_=Double)
 _DONE: Final[ColumnElement[str]] = literal_column("1")
@@ -86,6 +94,7 @@ def statements(of: Delegations) -> Statements:
     """Return the statements for a table of delegations."""
     columns = of.table.c
     is_this = columns.delegation_id == bindparam("delegation_id")
+    is_active = _is_active(columns.state)
     ended = {"completed_at": _TIME, "updated_at": _TIME, **_RESULT, **of.ended}
     unsent = {"delivery_state": PENDING, **_UNCLAIMED}
 
@@ -106,7 +115,7 @@ def statements(of: Delegations) -> Statements:
         anew = {name: statement.excluded[name] for name in values if name != "delegation_id"}
         return statement.on_conflict_do_update(index_elements=["delegation_id"], set_=anew)
 
-    owned = update(of.table).where(_ACTIVE, of.is_own)
+    owned = update(of.table).where(is_active, of.is_own)
     return Statements(
         dispatch=Prepared(dispatch),
         renew=Prepared(lambda: owned.values(**of.renewed)),
@@ -119,9 +128,9 @@ def statements(of: Delegations) -> Statements:
         ),
         abandoned=Prepared(
             lambda: (
-                select(*(getattr(AsyncDelegation, name) for name in _TOLD))
-                .where(_ACTIVE, of.is_abandoned)
-                .order_by(_ID)
+                select(*(columns[name] for name in _TOLD))
+                .where(is_active, of.is_abandoned)
+                .order_by(columns.delegation_id)
                 .with_for_update(skip_locked=True)
             )
         ),
