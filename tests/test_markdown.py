@@ -95,7 +95,8 @@ def test_lineage(exported: Any) -> None:
 def test_odd_messages(exported: Any, content: Any, calls: Any, shown: str) -> None:
     session = exported[0]
     message = {**session["messages"][0], "content": content, "tool_calls": calls, "timestamp": None}
-    text = session_markdown({**session, "messages": [message], "title": None, "started_at": None})
+    odd: Any = {**session, "messages": [message], "title": None, "started_at": None}
+    text = session_markdown(odd)
     assert text.endswith(f"{shown}\n")
     assert text.startswith("# s\n")
     assert "## User\n" in text

@@ -363,10 +363,15 @@ async def test_imported_sessions_are_found_and_listed(db: Any) -> None:
     assert contents(await db.get_messages("closed")) == ["needle"]
 
 
-async def test_words_that_the_index_cannot_hold(db: Any) -> None:
+async def test_message_with_more_words_than_are_indexed(db: Any) -> None:
     words = " ".join(f"w{number:07}" for number in range(150_000))
-    assert (await db.import_sessions([{"id": "s", "messages": [user(words)]}]))["ok"]
-    assert contents(await db.get_messages("s")) == [words]
+    payload = [
+        {"id": "s", "messages": [user("needle before"), user(words), user("needle behind")]},
+        {"id": "t", "messages": [user("needle elsewhere")]},
+    ]
+    assert (await db.import_sessions(payload))["ok"]
+    assert contents(await db.get_messages("s"))[1] == words
+    assert len(await db.search_messages("needle")) == 3
 
 
 async def test_all_or_nothing(db: Any, monkeypatch: pytest.MonkeyPatch) -> None:

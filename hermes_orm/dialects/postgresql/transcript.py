@@ -37,7 +37,6 @@ from hermes_orm.codec import decode_content
 from hermes_orm.dialects.base import Transaction, Transcript
 from hermes_orm.dialects.expressions import epoch_now
 from hermes_orm.dialects.postgresql.errors import sqlstate_of
-from hermes_orm.dialects.postgresql.transaction import PostgreSQLTransaction
 from hermes_orm.dialects.prepared import Params, Prepared
 from hermes_orm.dialects.recency import time_or_null
 from hermes_orm.dialects.transcript import (
@@ -91,21 +90,12 @@ class PostgreSQLTranscript(Transcript):
         """Insert rows in order and count them once."""
         columns = _columns(rows, (*SUPPLIED, *INDEXED))
         params = {**total, **columns, "latest": max(columns["timestamp"])}
-        return _append(tx, params, _no_words(rows), lease, many=True) is not None
+        no_words = {name: [value] * len(rows) for name, value in NO_WORDS.items()}
+        return _append(tx, params, no_words, lease, many=True) is not None
 
     def fill(self, tx: Transaction, rows: Sequence[Params]) -> None:
         """Insert rows of new sessions in order, with search rows and recency."""
-        assert isinstance(tx, PostgreSQLTransaction)
-        columns = _columns(rows, (*OWNED, *INDEXED))
-        tx.command("SAVEPOINT filling")
-        try:
-            tx.scalar(FILL, columns)
-        except Exception as error:
-            if not _is_refused_vector(error):
-                raise
-            logger.warning("the search index refused a message; %d lack their words", len(rows))
-            tx.command("ROLLBACK TO SAVEPOINT filling")
-            tx.scalar(FILL, columns | _no_words(rows))
+        tx.scalar(FILL, _columns(rows, (*OWNED, *INDEXED)))
 
     def copy_tail(self, tx: Transaction, tail: Params) -> int:
         """Copy live rows of a session in order, with their search rows."""
@@ -115,10 +105,6 @@ class PostgreSQLTranscript(Transcript):
 
 def _columns(rows: Sequence[Params], names: Iterable[str]) -> dict[str, list[Any]]:
     return {name: [row[name] for row in rows] for name in names}
-
-
-def _no_words(rows: Sequence[Params]) -> dict[str, list[Any]]:
-    return {name: [value] * len(rows) for name, value in NO_WORDS.items()}
 
 
 def _append(

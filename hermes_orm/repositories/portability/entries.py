@@ -78,15 +78,10 @@ class Inspection:
             try:
                 yield from self._check(index, entry)
             except Rejected as rejection:
-                key = _id_of(entry) if isinstance(entry, dict) else ""
-                self.reject(index, str(rejection), key)
-
-    def reject(self, index: int, error: str, key: str) -> None:
-        """Note why an entry is rejected."""
-        item: RejectedSession = {"index": index, "error": error}
-        if key:
-            item["session_id"] = key
-        self.rejected.append(item)
+                item: RejectedSession = {"index": index, "error": str(rejection)}
+                if isinstance(entry, dict) and (key := _id_of(entry)):
+                    item["session_id"] = key
+                self.rejected.append(item)
 
     def _check(self, index: int, entry: Any) -> Iterator[None]:
         """Accept an entry, or raise with the first of its faults."""
@@ -142,14 +137,14 @@ def _size(value: object) -> int:
 
 def _config_text(given: object) -> str | None:
     """Return `model_config` as it is stored: text stays as it is."""
+    if given is None:
+        return None
     config = given
     if isinstance(given, str):
         try:
             config = json.loads(given)
         except (ValueError, RecursionError):
             raise Rejected("model_config must be valid JSON") from None
-    if config is None and given is None:
-        return None
     if not isinstance(config, dict):
         raise Rejected("model_config must be a JSON object")
     if isinstance(given, str) and decode_config(given) is not None:
