@@ -26,7 +26,7 @@ from hermes_orm.dialects import (
     profiles,
 )
 from hermes_orm.dialects.base import ACTIVITY_PATIENCE, DEFAULT_PATIENCE, TRANSCRIPT_PATIENCE
-from hermes_orm.error_causes import clear_init_error, record_init_error
+from hermes_orm.error_causes import clear_init_error, last_init_record, record_init_error
 from hermes_orm.errors import MigrationRequiredError, ReadOnlyStoreError, StoreClosedError
 from hermes_orm.home import hermes_home
 from hermes_orm.location import Location
@@ -183,9 +183,14 @@ class Database:
             self.check_open()
             if self._transport is not None:
                 return self._transport
+            known_failure = last_init_record()
             try:
                 transport = self._built or make_transport(
-                    self.location, self.settings, self.dialect, read_only=self.read_only
+                    self.location,
+                    self.settings,
+                    self.dialect,
+                    read_only=self.read_only,
+                    home=self._home,
                 )
                 self._built = transport  # settings that validated stay fixed
                 await self._open(transport, patience)
@@ -195,7 +200,7 @@ class Database:
             if self._is_closed:
                 await to_completion(transport.close())
                 raise StoreClosedError()
-            clear_init_error()
+            clear_init_error(known_failure)
             self._transport = transport
             return transport
 

@@ -128,10 +128,16 @@ def record_init_error(error: BaseException | str, location: Location | None = No
     _last_init_error = cause, hint
 
 
-def clear_init_error() -> None:
-    """Forget the last failure: a store was opened."""
+def last_init_record() -> tuple[str, str] | None:
+    """Return what `clear_init_error` forgets: the failure that is remembered now."""
+    return _last_init_error
+
+
+def clear_init_error(record: tuple[str, str] | None) -> None:
+    """Forget a failure after a store was opened; what was recorded meanwhile stays."""
     global _last_init_error
-    _last_init_error = None
+    if _last_init_error is record:
+        _last_init_error = None
 
 
 def get_last_init_error() -> str | None:

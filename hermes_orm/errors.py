@@ -100,6 +100,10 @@ class StoreLockedError(StoreError, sqlite3.OperationalError):
         )
 
 
+class DatabaseFileError(StoreError, sqlite3.OperationalError):
+    """A SQLite file can't be used: it is not accessible, or no longer where it was opened."""
+
+
 class WalUnsupportedError(StoreError, sqlite3.OperationalError):
     """WAL was required, and the file system can't do it."""
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from hermes_orm.config import Settings
 from hermes_orm.dialects.base import Dialect, Scope, Transaction, Work
 from hermes_orm.dialects.prepared import Prepared
 from hermes_orm.dialects.transport import HeldTransaction, Transport
+from hermes_orm.home import hermes_home
 from hermes_orm.location import Location, SqliteLocation
 
 
@@ -21,7 +24,12 @@ def make_dialect(location: Location) -> Dialect:
 
 
 def make_transport(
-    location: Location, settings: Settings, dialect: Dialect, *, read_only: bool
+    location: Location,
+    settings: Settings,
+    dialect: Dialect,
+    *,
+    read_only: bool,
+    home: Path | None = None,
 ) -> Transport:
     """Return the transport for a location; nothing is connected yet."""
     if isinstance(location, SqliteLocation):
@@ -34,6 +42,7 @@ def make_transport(
             settings.sqlite,
             dialect,
             read_only=read_only,
+            home=home or hermes_home(),
             cjk_tokenizer=cjk.find() if wants_cjk else None,
         )
     from hermes_orm.dialects.postgresql.engine import PostgreSQLTransport

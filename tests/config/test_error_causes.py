@@ -18,6 +18,7 @@ from hermes_orm.error_causes import (
     get_last_init_error,
     is_disk_full_error,
     is_malformed_db_error,
+    last_init_record,
     record_init_error,
 )
 from hermes_orm.location import locate
@@ -144,9 +145,9 @@ def test_malformed() -> None:
 
 @pytest.fixture(autouse=True)
 def forgotten() -> Iterator[None]:
-    clear_init_error()
+    clear_init_error(last_init_record())
     yield
-    clear_init_error()
+    clear_init_error(last_init_record())
 
 
 def test_no_failure() -> None:
@@ -160,7 +161,7 @@ def test_a_failure_and_its_end() -> None:
     assert get_last_init_error() == "OperationalError: unable to open."
     expected = "Session database not available: OperationalError: unable to open."
     assert format_session_db_unavailable() == expected
-    clear_init_error()
+    clear_init_error(last_init_record())
     assert get_last_init_error() is None
 
 

@@ -7,7 +7,7 @@ import importlib
 import sqlite3
 from typing import Any
 
-from hermes_orm.errors import StoreLockedError
+from hermes_orm.errors import StoreError, StoreLockedError
 
 MINIMUM = (3, 35, 0)
 
@@ -36,6 +36,17 @@ def version() -> tuple[int, int, int]:
     return info
 
 
+def version_of(driver: Any) -> tuple[int, ...]:
+    """Return the version of the library that a connection, possibly a host's own, belongs to."""
+    (text,) = driver.execute("SELECT sqlite_version()").fetchone()
+    return tuple(int(part) for part in text.split("."))
+
+
+def operational_errors() -> tuple[type[Exception], ...]:
+    """Return the classes of operational errors; a host's connection may be of another library."""
+    return sqlite3.OperationalError, module().OperationalError
+
+
 def is_sqlite_wal_reset_vulnerable(version_info: tuple[int, ...] | None = None) -> bool:
     """Whether a library can lose a write when a WAL is reset while another process opens it.
 
@@ -62,7 +73,11 @@ def as_standard(error: BaseException) -> BaseException:
 def is_busy(error: BaseException) -> bool:
     """Whether another connection holds the lock that was needed."""
     error = as_standard(error)
-    text = str(error) if isinstance(error, sqlite3.OperationalError) else ""
+    if isinstance(error, StoreError):  # its text may name a path, which may hold any word
+        return isinstance(error, StoreLockedError)
+    if not isinstance(error, sqlite3.OperationalError):
+        return isinstance(error, sqlite3.Error) and "no more rows available" in str(error)
+    text = str(error)
     return "locked" in text or "busy" in text or "no more rows available" in text
 
 

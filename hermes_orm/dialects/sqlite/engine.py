@@ -8,7 +8,7 @@ import contextvars
 import logging
 import os
 import urllib.parse
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,7 +16,16 @@ from typing import Any, TypeVar
 from hermes_orm.completion import InFlight, to_completion
 from hermes_orm.config import SQLiteSettings
 from hermes_orm.dialects.base import Dialect, Scope, Work
-from hermes_orm.dialects.sqlite import cjk, journal, opening, repair, upkeep
+from hermes_orm.dialects.sqlite import (
+    cjk,
+    files,
+    journal,
+    opening,
+    preflight,
+    quarantine,
+    repair,
+    upkeep,
+)
 from hermes_orm.dialects.sqlite import driver as sqlite_driver
 from hermes_orm.dialects.sqlite.adoption.lock import try_lock, unlock
 from hermes_orm.dialects.sqlite.holding import HeldFileTransaction
@@ -36,10 +45,11 @@ DRIVER_TIMEOUT = 1.0
 class Lane:
     """One connection with its thread and its held SQLAlchemy connection."""
 
-    def __init__(self, thread: ConnectionThread, dialect: Dialect) -> None:
+    def __init__(self, thread: ConnectionThread, dialect: Dialect, claim: files.Claim) -> None:
         self.thread = thread
         self.held = HeldConnection(thread.driver, dialect)
         self.pending = 0
+        self._claim = claim
 
     async def read(self, work: Work[T], scope: Scope, *, guarded: bool) -> T:
         """Run a read unit; `guarded` on the writer's connection, which could change something."""
@@ -54,8 +64,11 @@ class Lane:
 
     async def close(self) -> None:
         """Let go of the connection inside its thread, then end the thread."""
-        await self.thread.call(self.held.dispose)
-        await self.thread.close()
+        try:
+            await self.thread.call(self.held.dispose)
+            await self.thread.close()
+        finally:
+            self._claim.release()
 
 
 def read_unit(held: HeldConnection, work: Work[T], scope: Scope, guarded: bool) -> T:
@@ -81,10 +94,12 @@ class SQLiteTransport(Transport):
         dialect: Dialect,
         *,
         read_only: bool,
+        home: Path,
         cjk_tokenizer: Path | None = None,
     ) -> None:
         self.dialect = dialect
         self._path = path
+        self._home = home
         self._settings = settings
         self._read_only = read_only
         self._cjk = cjk_tokenizer
@@ -124,7 +139,7 @@ class SQLiteTransport(Transport):
                 unlock(name, descriptor)
 
     async def _open_once(self) -> None:
-        lane = Lane(await ConnectionThread.open(self._connect), self.dialect)
+        lane = await self._lane(self._connect)
         try:
             mode = await lane.thread.call(lambda: self._prepare(lane.held))
         except BaseException:
@@ -135,20 +150,37 @@ class SQLiteTransport(Transport):
         self._queue = WriteQueue(lane.thread, lane.held, checkpoints=wal)
         self._reader_limit = self._settings.readers if wal and not self._read_only else 0
 
-    def _connect(self) -> Any:
-        if self._read_only:
-            return self._connect_read_only()
+    async def _lane(self, connect: Callable[[files.Claim], Any]) -> Lane:
+        claim = files.Claim(self._path)
+        try:
+            return Lane(await ConnectionThread.open(lambda: connect(claim)), self.dialect, claim)
+        except BaseException:
+            claim.release()
+            raise
+
+    def _connect(self, claim: files.Claim) -> Any:
         if self._path != ":memory:":
-            path = Path(self._path)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if not path.exists():
-                os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-            elif path.stat().st_size == 0:
-                logger.warning("%s existed with 0 bytes: a new database is created in it", path)
+            if not self._read_only:
+                self._make_ready(Path(self._path))
+            files.check_is_database(self._path)
+        if self._read_only:
+            return self._connect_read_only(claim)
+        claim.take()
         return self._with_tokenizer(_connection(self._path))
 
-    def _connect_read_only(self) -> Any:
+    def _make_ready(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        preflight.make_writable(path, self._home, path.name)
+        quarantine.replace_zeroed(path)
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+            return
+        if path.stat().st_size == 0 and not files.is_live(path):
+            logger.warning("%s existed with 0 bytes: a new database is created in it", path)
+
+    def _connect_read_only(self, claim: files.Claim) -> Any:
         quoted = urllib.parse.quote(os.path.abspath(self._path))
+        claim.take()
         return self._with_tokenizer(_connection(f"file:{quoted}?mode=ro", uri=True))
 
     def _with_tokenizer(self, driver: Any) -> Any:
@@ -167,6 +199,7 @@ class SQLiteTransport(Transport):
         if self._path != ":memory:":
             label = os.path.basename(self._path)
             mode = journal.choose_journal(driver, configured=settings.journal_mode, label=label)
+            held.place = files.Place(self._path)
         journal.apply_pragmas(
             driver,
             settings.pragmas,
@@ -214,7 +247,7 @@ class SQLiteTransport(Transport):
         return best
 
     async def _open_reader(self) -> Lane:
-        lane = Lane(await ConnectionThread.open(self._connect_read_only), self.dialect)
+        lane = await self._lane(self._connect_read_only)
         try:
             await lane.thread.call(
                 lambda: journal.apply_pragmas(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
 import sys
 import time
 from typing import Any
@@ -28,15 +29,22 @@ def choose_journal(
     that cannot do WAL, unless `require_wal` is set: then WalUnsupportedError is raised.
     """
     standing = _standing_mode(driver)
+    version = sqlite_driver.version_of(driver)
+    is_vulnerable = sqlite_driver.is_sqlite_wal_reset_vulnerable(version)
+    number = ".".join(map(str, version))
     if standing == "wal":
-        if sqlite_driver.is_sqlite_wal_reset_vulnerable():
-            _once(label, "SQLite %s has the WAL-reset bug and %s uses WAL", logging.WARNING)
+        if is_vulnerable:
+            _once(label, f"SQLite {number} has the WAL-reset bug, and this file uses WAL")
+        if configured == "delete":
+            _once(
+                label,
+                "database.journal_mode is delete, but this file uses WAL, which is never ended "
+                "while others may use it: stop every process and run PRAGMA journal_mode=DELETE",
+            )
         _wal_pragmas(driver)
         return "wal"
-    if sqlite_driver.is_sqlite_wal_reset_vulnerable():
-        _once(
-            label, "SQLite %s has the WAL-reset bug: %s uses the rollback journal", logging.WARNING
-        )
+    if is_vulnerable:
+        _once(label, f"SQLite {number} has the WAL-reset bug: the rollback journal is used")
         return _set_delete(driver, strict=configured == "delete")
     if configured == "delete":
         return _set_delete(driver, strict=True)
@@ -47,7 +55,7 @@ def _set_wal(driver: Any, label: str, require_wal: bool) -> str:
     for attempt in range(3):
         try:
             mode = _mode(driver, "wal")
-        except sqlite_driver.module().OperationalError as error:
+        except sqlite_driver.operational_errors() as error:
             text = str(error).lower()
             if not any(reason in text for reason in CANNOT_DO_WAL):
                 raise
@@ -62,7 +70,7 @@ def _set_wal(driver: Any, label: str, require_wal: bool) -> str:
             raise WalUnsupportedError(
                 f"{label} stays in journal mode {mode}: WAL is not possible here"
             )
-        _once(label, "SQLite %s cannot use WAL for %s", logging.ERROR)
+        _once(label, f"WAL is not possible, the journal mode stays {mode}", logging.ERROR)
         return mode
     raise AssertionError("unreachable")
 
@@ -72,19 +80,19 @@ def _without_wal(driver: Any, label: str, require_wal: bool, error: Exception) -
         raise error
     if require_wal:
         raise WalUnsupportedError(f"{label}: WAL is not possible here ({error})") from error
-    _once(label, "SQLite %s cannot use WAL for %s (file system)", logging.ERROR)
+    _once(label, f"the file system cannot do WAL ({error}): the rollback journal is used")
     return _set_delete(driver, strict=False)
 
 
 def _set_delete(driver: Any, *, strict: bool) -> str:
     try:
         mode = _mode(driver, "delete")
-    except sqlite_driver.module().OperationalError:
+    except sqlite_driver.operational_errors():
         if strict:
             raise
         return _standing_mode(driver) or "delete"
     if strict and mode not in ("delete", "memory"):
-        raise sqlite_driver.module().OperationalError(
+        raise sqlite3.OperationalError(
             f"journal mode delete is configured, but the file stays in mode {mode}"
         )
     return mode
@@ -95,7 +103,7 @@ def _standing_mode(driver: Any) -> str | None:
     for _ in range(4):
         try:
             return _mode(driver, None)
-        except sqlite_driver.module().OperationalError as error:
+        except sqlite_driver.operational_errors() as error:
             if "disk i/o error" not in str(error).lower():
                 raise
             time.sleep(0.05)
@@ -118,22 +126,27 @@ def apply_pragmas(
     driver: Any, configured: dict[str, int], *, busy_timeout_ms: int, synchronous: str | None = None
 ) -> None:
     """Set the configured pragmas, foreign-key enforcement and the busy timeout of a connection."""
-    for name, value in configured.items():
-        _try(driver, f"PRAGMA {name}={value:d}")
+    apply_configured(driver, configured)
     if synchronous is not None:
         driver.execute(f"PRAGMA synchronous={synchronous}")
     driver.execute("PRAGMA foreign_keys=ON")
     driver.execute(f"PRAGMA busy_timeout={busy_timeout_ms}")
 
 
+def apply_configured(driver: Any, configured: dict[str, int]) -> None:
+    """Set the pragmas of `config.yaml`; one that SQLite refuses is left out."""
+    for name, value in configured.items():
+        _try(driver, f"PRAGMA {name}={value:d}")
+
+
 def _try(driver: Any, pragma: str) -> None:
     try:
         driver.execute(pragma).fetchall()
-    except sqlite_driver.module().OperationalError as error:
+    except sqlite_driver.operational_errors() as error:
         logger.debug("%s was refused: %s", pragma, error)
 
 
-def _once(label: str, message: str, level: int) -> None:
+def _once(label: str, message: str, level: int = logging.WARNING) -> None:
     if (label, message) not in _told:
         _told.add((label, message))
-        logger.log(level, message, sqlite_driver.module().sqlite_version, label)
+        logger.log(level, "%s: %s", label, message)

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Engine, StaticPool, create_engine
 from hermes_orm.dialects.base import NOTHING, Dialect, Row, Transaction
 from hermes_orm.dialects.prepared import CompiledText, Params, Prepared
 from hermes_orm.dialects.sqlite import driver as sqlite_driver
+from hermes_orm.dialects.sqlite.files import Place
 from hermes_orm.dialects.sqlite.undecodable import failures, is_undecodable, read_replacing
 
 STEP = 100
@@ -38,6 +39,8 @@ class HeldConnection:
         self.connection: Connection = self._engine.connect()
         """Made before any transaction begins: SQLAlchemy ends its first connect with ROLLBACK."""
         self._is_query_only = False
+        self.place: Place | None = None
+        """Where the file of a writer stands; looked at before anything is committed."""
         self.repairs = 0
         """How often search indexes were repaired because a write had failed."""
         self.merges = 0
@@ -59,10 +62,17 @@ class HeldConnection:
 
     def begin(self, statement: str) -> None:
         """Send `BEGIN` or `BEGIN IMMEDIATE`."""
+        if self.place is not None and statement != "BEGIN":
+            self.place.check()
         self.driver.execute(statement)
 
     def commit(self) -> None:
-        """Commit what the units did; a busy database raises, and nothing is committed then."""
+        """Commit what the units did; a busy database raises, and nothing is committed then.
+
+        So does a file that was moved or deleted: what is written to it would be lost.
+        """
+        if self.place is not None:
+            self.place.check()
         self.driver.commit()
         self._settle()
 

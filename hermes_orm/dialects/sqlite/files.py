@@ -1,0 +1,158 @@
+"""Database files as files: which of them this process has open, and what stands at their place.
+
+**Descriptors.** Closing any descriptor of a file drops all POSIX locks that the process holds on
+it, those of SQLite's connections, too. So a database file is opened here only while no connection
+of this process can have it, and it is never opened elsewhere but by SQLite.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from hermes_orm.dialects.sqlite.adoption.lock import try_lock, unlock
+from hermes_orm.errors import DatabaseFileError
+
+MAGIC = b"SQLite format 3\0"
+SIDECARS = ("-wal", "-shm")
+POLL_SECONDS = 0.02
+
+Content = Literal["missing", "empty", "zeroed", "database", "something else", "unknown"]
+
+_guard = threading.RLock()
+"""Held to open a descriptor, and to claim a file: never both at once."""
+_claims: Counter[str] = Counter()
+
+
+class Claim:
+    """What a connection holds on its file from before it opens it until it has closed it."""
+
+    def __init__(self, path: str) -> None:
+        self._name = os.path.realpath(path)
+        self._is_taken = False
+
+    def take(self) -> None:
+        """From now on no descriptor of the file is opened and closed in this process."""
+        with _guard:
+            _claims[self._name] += 1
+            self._is_taken = True
+
+    def release(self) -> None:
+        """Undo `take`, if it was called."""
+        with _guard:
+            if self._is_taken:
+                self._is_taken = False
+                _claims[self._name] -= 1
+                if not _claims[self._name]:
+                    del _claims[self._name]
+
+    __del__ = release  # of a store that nobody closed
+
+
+@contextmanager
+def claimed(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Claim a file for connections that are opened and closed inside the block."""
+    claim = Claim(os.fspath(path))
+    claim.take()
+    try:
+        yield
+    finally:
+        claim.release()
+
+
+@contextmanager
+def untouched(path: str | os.PathLike[str]) -> Iterator[bool]:
+    """Keep this process from connecting to a file; False when it has it open already."""
+    with _guard:
+        yield not is_live(path)
+
+
+def is_live(path: str | os.PathLike[str]) -> bool:
+    """Whether this process has a file open, be it through this project or by other code."""
+    if os.path.realpath(path) in _claims:
+        return True
+    try:
+        status = os.stat(path)
+        numbers = [int(name) for name in os.listdir("/dev/fd")]
+    except (OSError, ValueError):  # no such file, or no POSIX system, where closing does no harm
+        return False
+    for number in numbers:
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.fstat(number), status):
+                return True
+    return False
+
+
+def content(path: str | os.PathLike[str], probe_bytes: int = 100) -> Content:
+    """Return what a file holds by its first bytes; `unknown` if it can't, or must not, be read."""
+    with untouched(path) as may_open:
+        try:
+            if os.stat(path).st_size == 0:
+                return "empty"
+            if may_open:
+                return _content(Path(path), probe_bytes)
+        except FileNotFoundError:
+            return "missing"
+        except OSError:
+            pass
+        return "unknown"
+
+
+def _content(path: Path, probe_bytes: int) -> Content:
+    with path.open("rb", buffering=0) as file:
+        head = file.read(max(len(MAGIC), probe_bytes))
+    if head.startswith(MAGIC):
+        return "database"
+    return "something else" if head.strip(b"\0") else "zeroed"
+
+
+def check_is_database(path: str) -> None:
+    """Refuse a file that can't be a database before SQLite touches it, or a WAL beside it."""
+    if content(path) in ("something else", "zeroed"):
+        raise sqlite3.DatabaseError(
+            f"file is not a database: {path} does not begin as a SQLite file does; neither it nor "
+            "the files beside it were changed"
+        )
+
+
+class Place:
+    """The directory entry of an open database file."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._status = os.stat(path)
+
+    def check(self) -> None:
+        """Raise DatabaseFileError when another file, or none, has taken the place."""
+        try:
+            if os.path.samestat(os.stat(self._path), self._status):
+                return
+        except FileNotFoundError:
+            pass
+        raise DatabaseFileError(
+            f"the database is no longer on disk at {self._path}: it was moved, replaced or deleted "
+            "while it was open; nothing was stored; put it back, or close this store and open "
+            "another one"
+        )
+
+
+@contextmanager
+def alone(path: Path, purpose: str, seconds: float) -> Iterator[bool]:
+    """Hold the lock file `<name>.<purpose>.lock`; False when others keep it for `seconds`."""
+    name = path.with_name(f"{path.name}.{purpose}.lock")
+    deadline = time.monotonic() + seconds
+    while (descriptor := try_lock(name)) is None and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS)
+    try:
+        yield descriptor is not None
+    finally:
+        if descriptor is not None:
+            unlock(name, descriptor)
