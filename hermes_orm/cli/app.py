@@ -12,6 +12,7 @@ from hermes_orm.cli.copy import copy
 from hermes_orm.cli.db import app as db_commands
 from hermes_orm.cli.demo import demo
 from hermes_orm.cli.sessions import app as session_commands
+from hermes_orm.cli.stats import stats
 
 app = typer.Typer(
     help="The session store of the Hermes agent, on SQLite and PostgreSQL.",
@@ -20,6 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(demo)
+app.command()(stats)
 app.command()(copy)
 app.add_typer(db_commands, name="db")
 app.add_typer(session_commands, name="sessions")

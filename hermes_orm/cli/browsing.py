@@ -9,7 +9,7 @@ import typer
 from rich.rule import Rule
 from rich.text import Text
 
-from hermes_orm.cli.display import amount, line, moment, show, show_json, snippet, table
+from hermes_orm.cli.display import amount, line, moment, short, show, show_json, snippet, table
 from hermes_orm.cli.store import AsJson, Db, Name, look, session_named
 from hermes_orm.cli.transcripts import heading, transcript
 from hermes_orm.rows import MessageRow, RichSessionRow, SearchHit, SessionRow
@@ -17,6 +17,16 @@ from hermes_orm.session_db import SessionDB
 
 PAGE: Final = 500
 """Messages that are read and printed at a time."""
+
+LISTED: Final = (
+    "session",
+    "last active",
+    "messages",
+    "source",
+    "model",
+    "state",
+    "title or beginning",
+)
 
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="How many at most.")]
 Offset = Annotated[int, typer.Option(min=0, help="How many to skip.")]
@@ -92,28 +102,7 @@ def list_sessions(
     if not page:
         show("No session matches." if not offset else "No more sessions match.")
         return
-    shown = table(
-        "session",
-        "last active",
-        "messages",
-        "source",
-        "model",
-        "title or beginning",
-        "state",
-        right=("messages",),
-        whole=("session", "last active", "state"),
-    )
-    for session in page:
-        shown.add_row(
-            line(session["id"]),
-            moment(session["last_active"]),
-            amount(session["message_count"]),
-            line(session["source"]),
-            line(session["model"]),
-            line(session["title"]) or Text(line(session["preview"]), "dim"),
-            _state(session),
-        )
-    show(shown)
+    show(table(LISTED, map(_listed, page), right=("messages",)))
     if has_more:
         show(Text(f"More match: --offset {offset + limit} shows the next.", "dim"))
 
@@ -199,22 +188,23 @@ def search(
     if not page:
         show("Nothing was found.")
         return
-    shown = table("session", "message", "when", "who", "text", whole=("session", "message", "when"))
-    shown.columns[-1].no_wrap = False
-    for hit in page:
-        shown.add_row(
+    rows = (
+        (
             line(hit["session_id"]),
             f"#{hit['id']}",
             moment(hit["timestamp"]),
-            line(hit["role"]),
+            short(hit["role"]),
             snippet(hit["snippet"]),
         )
+        for hit in page
+    )
+    found_at = table(("session", "message", "when", "who", "text"), rows, wraps=True)
     first = page[0]
     hint = (
         f"In context: hermes-orm sessions show {line(first['session_id'])} --around {first['id']}"
     )
     more = [Text(f"More was found: --offset {offset + limit}.", "dim")] if has_more else []
-    show(shown, *more, Text(hint, "dim"))
+    show(found_at, *more, Text(hint, "dim"))
 
 
 def _directory(given: str | None) -> str | None:
@@ -222,6 +212,18 @@ def _directory(given: str | None) -> str | None:
     if given is None or not given.startswith((".", "~")):
         return given
     return str(Path(given).expanduser().resolve())
+
+
+def _listed(session: RichSessionRow) -> tuple[str | Text, ...]:
+    return (
+        line(session["id"]),
+        moment(session["last_active"]),
+        amount(session["message_count"]),
+        short(session["source"]),
+        short(session["model"]),
+        _state(session),
+        line(session["title"]) or Text(line(session["preview"]), "dim"),
+    )
 
 
 def _state(session: RichSessionRow) -> str:

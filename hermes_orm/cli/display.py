@@ -2,11 +2,13 @@
 
 import json
 import re
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Final
 
 import typer
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.filesize import decimal
 from rich.table import Table
@@ -16,6 +18,10 @@ from hermes_orm.demo import marked
 
 WIDTH_OF_FILES: Final = 160
 """Columns where the output is no terminal."""
+NARROWEST: Final = 20
+"""Columns of what may be cut."""
+GAP: Final = 3
+"""Between two columns of a table."""
 
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _BLANKS: Final = re.compile(r"\s+")
@@ -44,19 +50,41 @@ def json_text(value: Any) -> str:
     return text
 
 
-def table(*columns: str, right: tuple[str, ...] = (), whole: tuple[str, ...] = ()) -> Table:
-    """Return a table; the columns named in `right` are numbers, those in `whole` are never cut."""
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str | Text]],
+    *,
+    right: Sequence[str] = (),
+    wraps: bool = False,
+) -> Table:
+    """Return a table with whole cells, but for the last column, which is cut or `wraps`.
+
+    The columns named in `right` hold numbers.
+    """
+    cells = [columns, *rows]
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for name in columns:
-        is_whole = name in whole or name in right
+    left = out.width if out.is_terminal else WIDTH_OF_FILES
+    for number, name in enumerate(columns):
+        is_last = number == len(columns) - 1
+        width = max(cell_len(str(row[number])) for row in cells)
         made.add_column(
             name,
             justify="right" if name in right else "left",
-            overflow="fold" if is_whole else "ellipsis",
-            no_wrap=True,
-            min_width=None if is_whole else 8,
+            overflow="fold" if wraps or not is_last else "ellipsis",
+            no_wrap=not (wraps and is_last),
+            width=min(width, max(left, NARROWEST)) if is_last else width,
         )
+        left -= width + GAP
+    for row in cells[1:]:
+        made.add_row(*row)
     return made
+
+
+def short(text: str | None, width: int = 20) -> str:
+    """Return the beginning of a text, in one line."""
+    whole = Text(line(text))
+    whole.truncate(width, overflow="ellipsis")
+    return whole.plain
 
 
 def plain(text: str) -> str:

@@ -4,6 +4,7 @@ import contextlib
 import os
 from collections.abc import AsyncIterator, Iterator
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Final
 
@@ -12,6 +13,7 @@ import typer
 from hermes_orm.cli.display import counted, json_text, size
 from hermes_orm.cli.progress import progress
 from hermes_orm.cli.store import Db, look, session_named
+from hermes_orm.database import Transaction
 from hermes_orm.repositories.portability.exports import ExportRepository
 from hermes_orm.session_db import SessionDB
 
@@ -100,22 +102,21 @@ def _piece(session: Any, format_: Format, *, is_first: bool) -> bytes:
 
 async def _named(db: SessionDB, ids: list[str], *, is_whole: bool) -> AsyncIterator[Any]:
     """Yield sessions, each once; a whole conversation is read as of one moment."""
-
-    def exported(repository: ExportRepository, session_id: str) -> list[Any]:
-        if is_whole:
-            whole = repository.export_session_lineage(session_id, NO_LIMIT)
-            return list(whole["segments"]) if whole else []
-        session = repository.export_session(session_id, NO_LIMIT)
-        return [session] if session else []
-
     done: set[str] = set()
     for session_id in ids:
-        for session in await db.database.read(
-            lambda tx, key=session_id: exported(ExportRepository(tx), key)
-        ):
+        for session in await db.database.read(partial(_exported, session_id, is_whole)):
             if session["id"] not in done:
                 done.add(session["id"])
                 yield session
+
+
+def _exported(session_id: str, is_whole: bool, tx: Transaction) -> list[Any]:
+    repository = ExportRepository(tx)
+    if is_whole:
+        whole = repository.export_session_lineage(session_id, NO_LIMIT)
+        return list(whole["segments"]) if whole else []
+    session = repository.export_session(session_id, NO_LIMIT)
+    return [session] if session else []
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from hermes_orm import clock
-from hermes_orm.cli.display import amount, counted, line, moment, show, show_json, table
+from hermes_orm.cli.display import amount, counted, line, moment, short, show, show_json, table
 from hermes_orm.cli.failures import Exit
 from hermes_orm.cli.filters import filtered
 from hermes_orm.cli.progress import progress
@@ -170,25 +170,19 @@ async def _matching(db: SessionDB, wanted: dict[str, Any]) -> tuple[list[PruneCa
 
 
 def _show_candidates(found: list[PruneCandidate], still_open: int) -> None:
-    shown = table(
-        "session",
-        "last active",
-        "messages",
-        "source",
-        "title",
-        right=("messages",),
-        whole=("session", "last active"),
-    )
-    for session in found[:SHOWN]:
-        shown.add_row(
+    rows = (
+        (
             line(session["id"]),
             moment(session["last_active"]),
             amount(session["message_count"]),
-            line(session["source"]),
+            short(session["source"]),
             line(session["title"]),
         )
+        for session in found[:SHOWN]
+    )
     if found:
-        show(shown)
+        columns = ("session", "last active", "messages", "source", "title")
+        show(table(columns, rows, right=("messages",)))
     if len(found) > SHOWN:
         show(f"... and {len(found) - SHOWN:,} more, all after these; --json lists them")
     if still_open:
@@ -258,26 +252,20 @@ async def _delete(
 
 
 def _show_targets(targets: dict[str, list[str]], rows: list[dict[str, Any]]) -> None:
-    shown = table(
-        "session",
-        "started",
-        "messages",
-        "state",
-        "title",
-        right=("messages",),
-        whole=("session", "started", "state"),
+    columns = ("session", "started", "messages", "state", "title")
+    show(table(columns, (_target(row, targets) for row in rows), right=("messages",)))
+
+
+def _target(row: dict[str, Any], targets: dict[str, list[str]]) -> tuple[str, ...]:
+    states = [
+        "ended" if row["ended_at"] else "open",
+        *(flag for flag in ("pinned", "archived") if row[flag]),
+        *(["delegate"] if row["id"] not in targets else []),
+    ]
+    return (
+        line(row["id"]),
+        moment(row["started_at"]),
+        amount(row["message_count"]),
+        ", ".join(states),
+        line(row["title"]),
     )
-    for row in rows:
-        states = [
-            "ended" if row["ended_at"] else "open",
-            *(flag for flag in ("pinned", "archived") if row[flag]),
-            *(["delegate"] if row["id"] not in targets else []),
-        ]
-        shown.add_row(
-            line(row["id"]),
-            moment(row["started_at"]),
-            amount(row["message_count"]),
-            ", ".join(states),
-            line(row["title"]),
-        )
-    show(shown)

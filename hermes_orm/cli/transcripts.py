@@ -57,7 +57,7 @@ def transcript(messages: Iterable[MessageRow], *, is_full: bool) -> Iterator[Ren
         told = "  ".join([*names, moment(message["timestamp"]), f"#{message['id']}", *states])
         said = [*_said(message, is_full=is_full)]
         head = Text.assemble((line(role), STYLES.get(role, "bold")), "  ", (told, "dim"))
-        yield Group(head, Padding(Group(*said), (0, 0, 1, 2)))
+        yield Group(head, Padding(Group(*said), (0, 0, 1, 2), expand=False))
 
 
 def _said(message: MessageRow, *, is_full: bool) -> Iterator[Text]:
