@@ -25,6 +25,7 @@ from hermes_orm.error_causes import (
 from hermes_orm.errors import (
     CompressionSessionBusyError,
     CompressionSessionClosedError,
+    CopyError,
     MigrationRequiredError,
     ReadOnlyStoreError,
     SchemaError,
@@ -45,6 +46,7 @@ from hermes_orm.gateway_rows import (
     RoutingRow,
 )
 from hermes_orm.home import DEFAULT_DB_PATH
+from hermes_orm.repositories.deliveries.obligations import compute_obligation_id
 from hermes_orm.repositories.portability.rows import (
     ActiveExport,
     ExportedLineage,
@@ -52,7 +54,6 @@ from hermes_orm.repositories.portability.rows import (
     ImportResult,
     RejectedSession,
 )
-from hermes_orm.repositories.deliveries.obligations import compute_obligation_id
 from hermes_orm.repositories.retention.filters import PruneFilters
 from hermes_orm.repositories.sessions.activity import ActivityProvenance
 from hermes_orm.repositories.sessions.end_reasons import (
@@ -104,10 +105,11 @@ __all__ = [
     "ContextEntry",
     "ConversationMessage",
     "CooldownRow",
-    "ExportedLineage",
-    "ExportedSession",
+    "CopyError",
     "DeliveryReceipt",
     "DurableDelegation",
+    "ExportedLineage",
+    "ExportedSession",
     "GatewaySessionRow",
     "ImportResult",
     "MessageRow",

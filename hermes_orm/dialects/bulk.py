@@ -11,6 +11,7 @@ from sqlalchemy import Table
 from hermes_orm.config import Settings
 from hermes_orm.dialects.base import Dialect, Row, Transaction
 from hermes_orm.dialects.transport import Transport
+from hermes_orm.home import hermes_home
 from hermes_orm.location import Location, SqliteLocation
 
 
@@ -68,7 +69,7 @@ def loading_transport(location: Location, settings: Settings, dialect: Dialect) 
         from hermes_orm.dialects.sqlite.bulk import LoadingTransport
 
         arguments: Any = (str(location), settings.sqlite, dialect)
-        return LoadingTransport(*arguments, read_only=False)
+        return LoadingTransport(*arguments, read_only=False, home=hermes_home())
     from hermes_orm.dialects import make_transport
 
     return make_transport(location, settings, dialect, read_only=False)
