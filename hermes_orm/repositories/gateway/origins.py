@@ -18,6 +18,7 @@ from sqlalchemy import (
     func,
     or_,
     select,
+    union_all,
     update,
 )
 from sqlalchemy.orm import aliased
@@ -64,10 +65,40 @@ def _values_of(column: Any, name: str) -> CTE:
     return walk.union_all(select(following).where(walk.c.value.is_not(None)))
 
 
-def _platform_sources() -> Select[str]:
-    """Select the stored forms of the name of a platform."""
-    sources = _values_of(Session.source, "sources")
-    return select(sources.c.value).where(ascii_lower(sources.c.value) == _PLATFORM)
+def _users_of_platform() -> CTE:
+    """Return (`source`, `user_id`) of a platform, one look-up for each; last ones are NULL."""
+    sources, session = _values_of(Session.source, "sources"), aliased(Session)
+
+    def following(source: Any, user: Any) -> ScalarSelect[Any]:
+        later = (session.source == source, session.user_id > user)
+        return select(func.min(session.user_id)).where(*later).scalar_subquery()
+
+    first = following(sources.c.value, "").label("user_id")
+    walk = (
+        select(sources.c.value.label("source"), first)
+        .where(ascii_lower(sources.c.value) == _PLATFORM)
+        .cte("users", recursive=True)
+    )
+    step = select(walk.c.source, following(walk.c.source, walk.c.user_id))
+    return walk.union_all(step.where(walk.c.user_id.is_not(None)))
+
+
+def _in_chat() -> Select[Any]:
+    """Select the ids of the sessions of a chat, by its users: the index of peers has them first."""
+    users, session = _users_of_platform(), aliased(Session)
+    ends = users.c.user_id.is_(None)  # one for each source
+    by_user = (
+        (users.c.user_id.is_not(None), has_key(session.user_id, users.c.user_id)),
+        (ends, session.user_id.is_(None)),
+        (ends, session.user_id == ""),
+    )
+    found = (
+        select(session.id)
+        .join_from(users, session, has_key(session.source, users.c.source))
+        .where(*conditions, session.chat_id == bindparam("chat_id", type_=TEXT))
+        for conditions in by_user
+    )
+    return select(union_all(*found).subquery().c.id)
 
 
 @lru_cache
@@ -80,8 +111,7 @@ def by_origin(*, has_thread: bool, is_threaded: bool) -> Prepared:
         found = (
             select(session.id, session.user_id, session.started_at)
             .where(
-                has_key_of(session.source, _platform_sources()),
-                session.chat_id == bindparam("chat_id", type_=TEXT),
+                has_key_of(session.id, _in_chat()),
                 is_keyed(session),
                 session.ended_at.is_(None),
                 *([thread if is_threaded else is_blank(session.thread_id)] if has_thread else ()),

@@ -14,12 +14,13 @@ from sqlalchemy import (
     func,
     or_,
     select,
+    union_all,
 )
 from sqlalchemy.orm import aliased
 
 from hermes_orm import clock
 from hermes_orm.dialects import Prepared
-from hermes_orm.dialects.expressions import insert_into
+from hermes_orm.dialects.expressions import has_key_of, insert_into, unindexed
 from hermes_orm.gateway_rows import GatewaySessionRow
 from hermes_orm.models import Message, Session, SystemPrompt
 from hermes_orm.models.base import TEXT
@@ -126,10 +127,12 @@ def _latest(peer: Any, *, with_messages: bool) -> Select[Any]:
 
 
 def _latest_by_key() -> Select[Any]:
-    return _latest(
-        lambda session: (session.session_key == _text("session_key"), _is_of_source(session)),
-        with_messages=False,
-    )
+    def peer(session: SessionAlias) -> tuple[ColumnElement[bool], ...]:
+        # A key is rarer than a source.
+        is_of_source = unindexed(session.source) == _text("source")
+        return session.session_key == _text("session_key"), is_of_source
+
+    return _latest(peer, with_messages=False)
 
 
 @lru_cache
@@ -137,18 +140,26 @@ def latest_by_tuple(empty: frozenset[str]) -> Prepared:
     """Return the statement that finds a peer by its chat, of which some columns are `empty`."""
 
     def peer(session: SessionAlias) -> tuple[ColumnElement[bool], ...]:
-        columns = [getattr(session, name) for name in _TUPLE]
-        chat = (
-            is_blank(column) if name in empty else column == _text(name)
-            for name, column in zip(_TUPLE, columns, strict=True)
-        )
-        return (_is_of_source(session), *chat, is_of_profile(session))
+        return has_key_of(session.id, _in_chat(empty)), is_of_profile(session)
 
     return Prepared(lambda: _latest(peer, with_messages=True))
 
 
-def _is_of_source(session: SessionAlias) -> ColumnElement[bool]:
-    return session.source == _text("source")
+def _in_chat(empty: frozenset[str]) -> Select[Any]:
+    """Select the ids of the sessions of a chat; each part can use the index of peers."""
+    session = aliased(Session)
+    user, *others = _TUPLE
+    chat = [
+        is_blank(getattr(session, name)) if name in empty else getattr(session, name) == _text(name)
+        for name in others
+    ]
+    no_user = (session.user_id.is_(None), session.user_id == "")
+    users = no_user if user in empty else (session.user_id == _text(user),)
+    found = (
+        select(session.id).where(session.source == _text("source"), is_user, *chat)
+        for is_user in users
+    )
+    return select(union_all(*found).subquery().c.id)
 
 
 LATEST_BY_KEY = Prepared(_latest_by_key)

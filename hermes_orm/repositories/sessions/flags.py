@@ -10,7 +10,7 @@ from sqlalchemy import ClauseElement, ColumnElement, FromClause, bindparam, sele
 
 from hermes_orm import clock
 from hermes_orm.dialects import Prepared
-from hermes_orm.dialects.expressions import has_key
+from hermes_orm.dialects.expressions import has_key, unindexed
 from hermes_orm.models import Session
 from hermes_orm.repositories.base import Repository
 from hermes_orm.repositories.lineage.ancestry import SESSION_ID
@@ -43,7 +43,7 @@ def changing(sessions: FromClause, values: Mapping[str, Any]) -> ClauseElement:
     locked = (
         select(Session.id)
         .join_from(sessions, Session, has_key(Session.id, sessions.c.id))
-        .order_by(Session.id)
+        .order_by(unindexed(Session.id))
         .with_for_update(key_share=True, of=Session)
         .cte("locked")
     )
