@@ -68,6 +68,20 @@ async def test_an_orphan_is_matched_with_who_was_active_when_it_started(
         await db.find_orphaned_gateway_sessions(max_gap_s=-1)
 
 
+async def test_orphans_are_found_by_two_statements(
+    db: SessionDB, story: Story, sent: Callable[[], int]
+) -> None:
+    for number in range(5):
+        await donor(story, f"d{number}", session_key=f"k{number}", user_id=f"u{number}")
+        await orphan(story, f"o{number}", user_id=f"u{number}")
+    await db.find_orphaned_gateway_sessions()
+    sent()
+    records = await db.find_orphaned_gateway_sessions()
+    assert sent() == 2
+    claims = [(record["orphan_id"], record["donor_id"]) for record in records]
+    assert claims == [(f"o{number}", f"d{number}") for number in range(5)]
+
+
 async def test_what_is_an_orphan_and_what_a_donor(db: SessionDB, story: Story) -> None:
     await donor(story, "parent", profile_name="work")
     await story.new("silent", NOW, **TG)

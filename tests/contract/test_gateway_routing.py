@@ -1,8 +1,10 @@
 """Routing entries, and the sessions of peers that nobody ever used (gateway 5, usage 6)."""
 
+import asyncio
 import json
 import math
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +85,33 @@ async def test_rows_are_taken_and_given_in_batches(db: SessionDB, clock: Any) ->
         for is_ascii in (True, False):
             await entry("O", odd, json.dumps({"session_id": odd}, ensure_ascii=is_ascii))
             assert await db.gateway_routing_entry_for_session(odd) == {"session_id": odd}
+
+
+async def test_two_stores_share_a_batch(
+    db: SessionDB, open_store: Callable[..., SessionDB]
+) -> None:
+    stores = [db, open_store()] * 2
+    rows = [("A", f"k{number}", "{}", 1.0) for number in range(200)]
+    inserted = await asyncio.gather(
+        *(store.insert_gateway_routing_rows_if_absent(rows) for store in stores)
+    )
+    assert sum(inserted) == 200
+    await asyncio.gather(
+        *(
+            store.replace_gateway_routing_entries({"k1": "{}", f"own {number}": "{}"}, scope="B")
+            for number, store in enumerate(stores)
+        )
+    )
+    assert "k1" in await db.load_gateway_routing_entries(scope="B")
+    keys = [row[:2] for row in rows]
+    deleted = await asyncio.gather(*(store.delete_gateway_routing_rows(keys) for store in stores))
+    assert sum(deleted) == 200
+    for number in range(20):
+        await db.create_session(f"n{number}", "tg", session_key=f"n{number}")
+    pruned = await asyncio.gather(
+        *(store.prune_never_active_keyed_sessions(older_than_days=0) for store in stores)
+    )
+    assert sum(count for count, _, _ in pruned) == 20
 
 
 USED: list[dict[str, Any]] = [
