@@ -14,6 +14,17 @@ from hermes_orm.delivery_rows import (
     PendingRetry,
 )
 from hermes_orm.dialects.sqlite.driver import is_sqlite_wal_reset_vulnerable
+from hermes_orm.dialects.sqlite.host_connections import (
+    apply_database_pragmas,
+    apply_wal_with_fallback,
+    sqlite_source_id,
+)
+from hermes_orm.dialects.sqlite.mending.mend import SchemaRepair, repair_state_db_schema
+from hermes_orm.dialects.sqlite.preflight import preflight_db_writability
+from hermes_orm.dialects.sqlite.quarantine import (
+    is_zeroed_state_db,
+    quarantine_zeroed_state_db,
+)
 from hermes_orm.error_causes import (
     PERSISTENCE_ERROR_CAUSES,
     classify_persistence_error,
@@ -26,6 +37,7 @@ from hermes_orm.errors import (
     CompressionSessionBusyError,
     CompressionSessionClosedError,
     CopyError,
+    DatabaseFileError,
     MigrationRequiredError,
     ReadOnlyStoreError,
     SchemaError,
@@ -106,6 +118,7 @@ __all__ = [
     "ConversationMessage",
     "CooldownRow",
     "CopyError",
+    "DatabaseFileError",
     "DeliveryReceipt",
     "DurableDelegation",
     "ExportedLineage",
@@ -125,6 +138,7 @@ __all__ = [
     "RoutingRow",
     "ScaffoldedSession",
     "SchemaError",
+    "SchemaRepair",
     "SearchHit",
     "SessionActivity",
     "SessionCompressionInProgressError",
@@ -138,6 +152,8 @@ __all__ = [
     "UnknownSessionError",
     "WalUnsupportedError",
     "WorkspaceRow",
+    "apply_database_pragmas",
+    "apply_wal_with_fallback",
     "classify_persistence_error",
     "compute_obligation_id",
     "format_session_db_unavailable",
@@ -146,11 +162,16 @@ __all__ = [
     "is_disk_full_error",
     "is_malformed_db_error",
     "is_sqlite_wal_reset_vulnerable",
+    "is_zeroed_state_db",
+    "preflight_db_writability",
+    "quarantine_zeroed_state_db",
+    "repair_state_db_schema",
     "resolve_journal_mode",
     "resolved_max_export_messages",
     "resolved_max_resume_messages",
     "sanitize_title",
     "session_key_namespace",
     "session_key_profile",
+    "sqlite_source_id",
     "workspace_key",
 ]

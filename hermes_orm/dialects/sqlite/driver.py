@@ -42,6 +42,11 @@ def version_of(driver: Any) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split("."))
 
 
+def errors() -> tuple[type[Exception], ...]:
+    """Return the base classes of SQLite's errors."""
+    return sqlite3.Error, module().Error
+
+
 def operational_errors() -> tuple[type[Exception], ...]:
     """Return the classes of operational errors; a host's connection may be of another library."""
     return sqlite3.OperationalError, module().OperationalError

@@ -7,6 +7,7 @@ import contextlib
 import contextvars
 import logging
 import os
+import sqlite3
 import urllib.parse
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -29,11 +30,13 @@ from hermes_orm.dialects.sqlite import (
 from hermes_orm.dialects.sqlite import driver as sqlite_driver
 from hermes_orm.dialects.sqlite.adoption.lock import try_lock, unlock
 from hermes_orm.dialects.sqlite.holding import HeldFileTransaction
+from hermes_orm.dialects.sqlite.mending.mend import mend_once
 from hermes_orm.dialects.sqlite.thread import ConnectionThread
 from hermes_orm.dialects.sqlite.transaction import HeldConnection, SQLiteTransaction
 from hermes_orm.dialects.sqlite.writer import WriteQueue
 from hermes_orm.dialects.transport import HeldTransaction, Transport
 from hermes_orm.dialects.waiting import patiently
+from hermes_orm.error_causes import is_malformed_db_error
 from hermes_orm.errors import EventLoopError, StoreLockedError
 
 logger = logging.getLogger("hermes_orm.sqlite")
@@ -115,7 +118,16 @@ class SQLiteTransport(Transport):
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def open(self, deadline: float) -> None:
-        """Open the writer's connection; patient while another process holds the file."""
+        """Open the writer's connection; a malformed file is repaired once per process."""
+        try:
+            await self._open_patiently(deadline)
+        except sqlite3.DatabaseError as error:
+            is_fixed = self._read_only or self._path == ":memory:"
+            if is_fixed or not is_malformed_db_error(error) or not await mend_once(self._path):
+                raise
+            await self._open_patiently(deadline)
+
+    async def _open_patiently(self, deadline: float) -> None:
         loop = asyncio.get_running_loop()
         await patiently(
             lambda: self.translated(self._open_once()),

@@ -238,6 +238,7 @@ def create_index(connection: Connection, index: FtsIndex) -> bool:
     return True
 
 
-def is_unsupported(error: OperationalError) -> bool:
+def is_unsupported(error: Exception) -> bool:
     """Whether an index cannot be created because this SQLite lacks its module or tokenizer."""
-    return "no such module" in str(error.orig) or "no such tokenizer" in str(error.orig)
+    text = str(getattr(error, "orig", error))
+    return "no such module" in text or "no such tokenizer" in text

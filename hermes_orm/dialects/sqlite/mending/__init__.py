@@ -1,0 +1,1 @@
+"""Repair of files whose catalogue or indexes are damaged."""
