@@ -15,9 +15,12 @@ from hermes_orm.repositories.gateway.heartbeats import HeartbeatRepository
 from hermes_orm.repositories.gateway.hygiene import HygieneRepository
 from hermes_orm.repositories.gateway.never_active import NeverActiveRepository
 from hermes_orm.repositories.gateway.origins import OriginRepository
+from hermes_orm.repositories.gateway.profiles import ProfileRepository
 from hermes_orm.repositories.gateway.reaping import ReapingRepository
+from hermes_orm.repositories.gateway.renaming import RenamingRepository
 from hermes_orm.repositories.gateway.routing import RoutingRepository
 from hermes_orm.repositories.gateway.runtime import session_gateway_runtime
+from hermes_orm.repositories.gateway.topic_profiles import TopicProfileRepository
 from hermes_orm.repositories.gateway.topic_tables import TopicTableRepository
 from hermes_orm.repositories.gateway.topics import TopicRepository
 from hermes_orm.repositories.sessions.end_reasons import RECOVERABLE_END_REASONS
@@ -187,3 +190,21 @@ class GatewayOperations:
             scope="snapshot",
         )
     )
+    find_profile_less_telegram_topic_rows = runs(
+        topics.answer(TopicProfileRepository.find_profile_less_telegram_topic_rows)
+    )
+    relabel_telegram_topic_rows = writes(TopicProfileRepository.relabel_telegram_topic_rows)
+
+    # Profiles
+    rekey_profile_state = writes(RenamingRepository.rekey_profile_state)
+    purge_profile_state = writes(ProfileRepository.purge_profile_state)
+    backfill_null_session_profiles = writes(
+        ProfileRepository.backfill_null_session_profiles, scope="statement"
+    )
+    find_crossed_profile_sessions = reads(
+        ProfileRepository.find_crossed_profile_sessions, scope="statement"
+    )
+    relabel_sessions_to_key_profile = writes(ProfileRepository.relabel_sessions_to_key_profile)
+    sever_crossed_parents = writes(ProfileRepository.sever_crossed_parents)
+    rekey_legacy_main_sessions = writes(ProfileRepository.rekey_legacy_main_sessions)
+    key_profiles_for_chat = reads(ProfileRepository.key_profiles_for_chat, scope="statement")

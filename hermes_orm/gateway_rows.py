@@ -88,3 +88,57 @@ class TopicBinding(TypedDict):
     managed_mode: str
     linked_at: float
     updated_at: float
+
+
+class KeyedSession(TypedDict):
+    """A session whose key names a profile."""
+
+    id: str
+    session_key: str
+    key_profile: str
+
+
+class MislabelledSession(KeyedSession):
+    """A session whose label is not the profile that its key names."""
+
+    profile_name: str
+
+
+class ForeignSession(KeyedSession):
+    """A session whose key names another profile than the store's."""
+
+    message_count: int
+
+
+class CrossedParent(TypedDict):
+    """A session whose parent's key names another profile."""
+
+    id: str
+    key_profile: str
+    parent_session_id: str
+    parent_profile: str
+
+
+class CrossedProfiles(TypedDict):
+    """Sessions that are not where their keys say they belong."""
+
+    mislabelled: list[MislabelledSession]
+    foreign: list[ForeignSession]
+    crossed_parents: list[CrossedParent]
+
+
+class CrossedTopic(TypedDict):
+    """A topic of the profile `default` whose session key names another one."""
+
+    chat_id: str
+    thread_id: str
+    session_key: str
+    key_profile: str
+
+
+class RelabelledTopics(TypedDict):
+    """What came of `relabel_telegram_topic_rows`."""
+
+    bindings_relabelled: int
+    bindings_duplicates_removed: int
+    mode_rows_relabelled: int

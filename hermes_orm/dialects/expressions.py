@@ -38,6 +38,11 @@ def insert_into(model: type[Base] | Table, values: Mapping[str, Any]) -> Insert:
     return insert(model).values(**values)
 
 
+def insert_from(model: type[Base], columns: Sequence[str], rows: Select[Any]) -> Insert:
+    """Return an INSERT of the rows of a query, which has a WHERE, that can go on likewise."""
+    return insert(model).from_select(list(columns), rows)
+
+
 def upsert(
     model: type[Base],
     values: Mapping[str, Any],

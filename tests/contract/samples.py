@@ -103,6 +103,15 @@ async def seed(db: Any) -> None:
     await db.increment_hygiene_failure_streak("k")
     await db.enable_telegram_topic_mode(chat_id=1, user_id="u")
     await db.bind_telegram_topic(**TOPIC, session_id="s")
+    crossed = {**TOPIC, "thread_id": 9, "session_key": "agent:work:telegram:dm:2"}
+    await db.create_session(
+        "crossed",
+        "telegram",
+        session_key=crossed["session_key"],
+        profile_name="default",
+        parent_session_id="root",
+    )
+    await db.bind_telegram_topic(**crossed, session_id="crossed")
 
 
 SAMPLES: dict[str, Sample] = {
@@ -280,7 +289,7 @@ SAMPLES: dict[str, Sample] = {
     "complete_handoff": call("handed", only_states=("running",)),
     "fail_handoff": call("handed", "error"),
     "reclaim_stale_running_handoffs": call("restarted"),
-    "register_backend_heartbeat": call(backend_id="a", pid=1, started_at=1),
+    "register_backend_heartbeat": call(backend_id="a", pid=1, started_at=1, last_heartbeat=5),
     "clear_backend_heartbeat": call("b"),
     "prune_stale_heartbeats": call(max_age_seconds=60),
     "list_backend_heartbeats": call(),
@@ -298,6 +307,16 @@ SAMPLES: dict[str, Sample] = {
     "is_telegram_session_linked_to_topic": call(session_id="s"),
     "delete_telegram_topic_binding": call(chat_id=1, thread_id=7),
     "list_unlinked_telegram_sessions_for_user": call(chat_id=1, user_id="u"),
+    "find_profile_less_telegram_topic_rows": call(),
+    "relabel_telegram_topic_rows": call([{"chat_id": "1", "thread_id": "9"}]),
+    "rekey_profile_state": call("default", "work"),
+    "purge_profile_state": call("default"),
+    "backfill_null_session_profiles": call("work"),
+    "find_crossed_profile_sessions": call("default"),
+    "relabel_sessions_to_key_profile": call(["crossed"]),
+    "sever_crossed_parents": call(["crossed"]),
+    "rekey_legacy_main_sessions": call(["root"], "work"),
+    "key_profiles_for_chat": call("telegram", 1),
     # Background delegations
     "record_delegation_dispatch": call("new", "s", {"goal": "g"}),
     "renew_delegation_leases": call(),
