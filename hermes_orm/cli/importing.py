@@ -63,8 +63,6 @@ def import_sessions(
         typer.Argument(
             metavar="FILE",
             help="JSON Lines or JSON, as `sessions export` writes; `-` is standard input.",
-            exists=True,
-            dir_okay=False,
             allow_dash=True,
         ),
     ],

@@ -1,5 +1,6 @@
 """`hermes-orm sessions prune`, `archive` and `delete`."""
 
+import math
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -161,6 +162,8 @@ def _bounded(filters: dict[str, Any], older_than_days: float | None) -> dict[str
     """Return the filters with the age as a time, so that what is shown is what is deleted."""
     if older_than_days is None or {"last_active_before", "started_before"} & filters.keys():
         return filters
+    if not math.isfinite(older_than_days):
+        raise typer.BadParameter("--older-than-days needs a finite number")
     return {**filters, "last_active_before": clock.now() - older_than_days * DAY}
 
 
