@@ -64,16 +64,20 @@ async def adopt(
     url: str | Location,
     *,
     backup: bool = True,
+    guess: bool = True,
     lock_wait: float = LOCK_WAIT_SECONDS,
     settings: Settings | None = None,
 ) -> AdoptionReport:
     """Bring an existing database to the newest revision, in one transaction; return what was done.
 
-    A SQLite file is copied first, beside itself, unless `backup` is False. Raises SchemaError, and
-    changes nothing, when the database is foreign, newer, empty or fails its checks afterwards.
+    A SQLite file is copied first, beside itself, unless `backup` is False; one that does not tell
+    its version is taken for what it holds, if `guess` allows it. Raises SchemaError, and changes
+    nothing, when the database is foreign, newer, empty or fails its checks afterwards.
     """
     reports: list[AdoptionReport] = []
-    adoption = Adoption(replay_schema, reports.append, backup=backup, covers_stamped=True)
+    adoption = Adoption(
+        replay_schema, reports.append, backup=backup, guesses=guess, covers_stamped=True
+    )
 
     def action(connection: Connection) -> None:
         if not inspect(connection).get_table_names():

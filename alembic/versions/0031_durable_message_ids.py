@@ -25,8 +25,6 @@ SESSIONS = (
     required("auto_archived", INTEGER, "0"),
 )
 RECENCY = (required("session_id", TEXT), required("last_active", DOUBLE))
-RANGE = 10_000
-"""Messages that get their ids in one statement."""
 
 
 def schema(db: Schema) -> None:
@@ -50,6 +48,10 @@ def schema(db: Schema) -> None:
 
 def fill(db: Schema) -> None:
     give_uids(db)
+    describe(db)
+
+
+def describe(db: Schema) -> None:
     db.run(
         "INSERT INTO state_meta (key, value) VALUES ('message_uid_backfill', '1') "
         "ON CONFLICT (key) DO UPDATE SET value = '1'"
@@ -74,25 +76,17 @@ def revert(db: Schema) -> None:
 
 
 def give_uids(db: Schema) -> None:
-    update = f"UPDATE messages SET message_uid = {db.frozen.NEW_UID} WHERE message_uid IS NULL"
-    if db.offline:
-        db.run(update)
-        return
-    last = db.rows("SELECT min(id) - 1 FROM messages")[0][0]
-    while last is not None:
-        step = f"SELECT id FROM messages WHERE id > :after ORDER BY id LIMIT {RANGE}"
-        first, last = last, db.rows(f"SELECT max(id) FROM ({step}) AS step", after=last)[0][0]
-        if last is not None:
-            db.run(f"{update} AND id > :first AND id <= :last", first=first, last=last)
+    db.run(f"UPDATE messages SET message_uid = {db.frozen.NEW_UID} WHERE message_uid IS NULL")
 
 
 def upgrade() -> None:
     db = Schema.of(op)
     db.add_columns("messages", *MESSAGES)
-    if not db.offline:
-        give_uids(db)  # before there is an index, which costs less to make than to keep
+    give_uids(db)  # before there is an index, which costs less to make than to keep
     schema(db)
-    fill(db)
+    if db.frozen.WRITERS_GO_ON:
+        give_uids(db)
+    describe(db)
 
 
 def downgrade() -> None:

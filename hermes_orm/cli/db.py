@@ -91,6 +91,10 @@ def adopt(
     url: Url = None,
     lock_wait: LockWait = 300.0,
     no_backup: NoBackup = False,
+    no_guess: Annotated[
+        bool,
+        typer.Option("--no-guess", help="Refuse a file that does not tell its schema version."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Bring a database of an existing store to the newest revision, and report what was done."""
@@ -101,7 +105,9 @@ def adopt(
         _must_exist(location)
         with shown.revisions():
             report = asyncio.run(
-                migrations.adopt(location, backup=not no_backup, lock_wait=lock_wait)
+                migrations.adopt(
+                    location, backup=not no_backup, guess=not no_guess, lock_wait=lock_wait
+                )
             )
     _show({"database": str(location), **asdict(report)}, as_json)
 

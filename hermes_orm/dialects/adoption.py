@@ -43,5 +43,7 @@ class Adoption:
     """Is told what was done, after the commit."""
     backup: bool = True
     """Whether a file is copied before its first change."""
+    guesses: bool = True
+    """Whether a file that does not tell its version is taken for what it holds, else refused."""
     covers_stamped: bool = False
     """Whether a file with an older revision of ours is copied and verified as well."""

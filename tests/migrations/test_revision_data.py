@@ -320,10 +320,7 @@ async def test_prompts_are_shared_and_come_back(database: Database) -> None:
     )
 
 
-async def test_each_message_gets_an_id_of_its_own(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module_of("0031"), "RANGE", 3)
+async def test_each_message_gets_an_id_of_its_own(database: Database) -> None:
     await database.upgrade("0030")
     await add_session(database, "s")
     for _ in range(8):

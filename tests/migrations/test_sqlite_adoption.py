@@ -279,6 +279,15 @@ async def test_odd_shapes_are_recognised_and_repaired(
     await is_adopted(old, sqlite_template)
 
 
+async def test_version_is_guessed_only_where_that_is_allowed(old: Path) -> None:
+    await Raw(str(old)).execute("DELETE FROM schema_version")
+    before = folder(old)
+    with pytest.raises(SchemaError, match="looks like version 15"):
+        await migrations.adopt(str(old), guess=False)
+    assert folder(old) == before
+    assert (await migrations.adopt(str(old))).start == "0015"
+
+
 async def test_complete_file_with_a_hole_is_repaired(
     make_location: Callable[..., str], sqlite_template: Path
 ) -> None:

@@ -115,6 +115,11 @@ class _Migration:
         if findings.kind != "old" or is_known or adoption is None:
             report = AdoptionReport(findings.version, findings.shape, findings.revision)
             return action(connection), report
+        if findings.version is None and findings.stamp is None and not adoption.guesses:
+            raise SchemaError(
+                "the file does not tell its schema version, and guessing is off: nothing was "
+                f"changed; it looks like version {findings.shape}: adopt it without --no-guess"
+            )
         if adoption.backup:
             self._backup = Backup(self._path, findings.start)
         with original(self._path, self._backup) as counted:

@@ -63,6 +63,9 @@ NEW_UUID = "CAST(gen_random_uuid() AS text)"
 NOW = "to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US') || '+00:00'"
 """The time in ISO form, UTC."""
 
+WRITERS_GO_ON = True
+"""An index of a large table is built while others write."""
+
 OCTETS = "convert_to({text}, 'UTF8')"
 """The UTF-8 of a text."""
 

@@ -37,10 +37,8 @@ class Backup:
         os.close(os.open(self._partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
     def copy(self, source: Any) -> None:
-        """Copy what a driver's connection sees, with SQLite's online backup."""
-        connect = sqlite_driver.module().connect
-        with closing(connect(str(self._partial), isolation_level=None)) as copy:
-            source.backup(copy)  # synchronised to disk when it ends
+        """Copy what a driver's connection sees."""
+        _copy(source, self._partial)
 
     def keep(self) -> None:
         """Give the copy its name."""
@@ -50,6 +48,12 @@ class Backup:
         """Remove the copy: the file itself is as it was."""
         self._partial.unlink(missing_ok=True)
         self.target.unlink(missing_ok=True)
+
+
+def _copy(source: Any, target: Path) -> None:
+    connect = sqlite_driver.module().connect
+    with closing(connect(str(target), isolation_level=None)) as copy:
+        source.backup(copy)  # SQLite's online backup; synchronised to disk when it ends
 
 
 def _check_space(path: Path) -> None:

@@ -66,6 +66,9 @@ NEW_UUID = (
 NOW = "strftime('%Y-%m-%dT%H:%M:%f+00:00', 'now')"
 """The time in ISO form, UTC."""
 
+WRITERS_GO_ON = False
+"""A migration is one transaction, which holds the write lock."""
+
 OCTETS = "CAST({text} AS BLOB)"
 """The UTF-8 of a text, also when it is none."""
 
