@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -35,6 +35,8 @@ from hermes_orm.tombstones import Tombstones
 T = TypeVar("T")
 
 SETTLE_SECONDS = 5.0
+FOLLOW_SECONDS = 2.0
+"""A store that is opened for a moment does only what it was opened for."""
 
 
 class Database:
@@ -49,6 +51,9 @@ class Database:
         self.dialect = dialect
         self.token_queue = BackgroundQueue("hermes-orm token counts")
         self.tombstones = Tombstones()
+        self.after_opening: Callable[[Database], Coroutine[Any, Any, None]] | None = None
+        """What a writable store does by itself, soon after its first use, until it is closed."""
+        self._following: asyncio.Task[None] | None = None
         self._home: Path = hermes_home()
         self._transport: Transport | None = None
         self._built: Transport | None = None
@@ -202,6 +207,8 @@ class Database:
                 raise StoreClosedError()
             clear_init_error(known_failure)
             self._transport = transport
+            if not self.read_only:
+                loop.call_later(FOLLOW_SECONDS, self._follow)
             return transport
 
     async def _open(self, transport: Transport, patience: float) -> None:
@@ -216,6 +223,10 @@ class Database:
 
             await migrations.upgrade(self.location, settings=self.settings)
             await transport.open(loop.time() + patience)  # a migration takes what it takes
+
+    def _follow(self) -> None:
+        if self.after_opening is not None and not self._is_closed:
+            self._following = asyncio.create_task(self.after_opening(self))
 
     def check_open(self) -> None:
         """Raise StoreClosedError after close(); nothing re-opens a store silently."""
@@ -236,6 +247,10 @@ class Database:
         await to_completion(self._closing)
 
     async def _close(self) -> None:
+        following = self._following
+        if following is not None and following.get_loop() is asyncio.get_running_loop():
+            following.cancel()
+            await asyncio.wait({following})
         # What is queued may wait for a block that is open.
         await asyncio.gather(self.token_queue.drain(), self._end_blocks())
         self._is_closed = True

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 
 from hermes_orm.database import Database
 from hermes_orm.dialects.indexing import CJK_REBUILD, REBUILD, Rebuild
+from hermes_orm.errors import StoreClosedError
 from hermes_orm.repositories.search.indexing import IndexingRepository
 from hermes_orm.rows import StorageProgress, StorageResult
 
@@ -111,6 +112,28 @@ async def optimize_fts_storage(
         return {"ok": False, "reason": reason, "vacuumed": vacuumed}
     await _report(database, progress_cb, "done")
     return {"ok": True, "vacuumed": vacuumed}
+
+
+async def finish_rebuilds(database: Database) -> None:
+    """Finish what the adoption of a large database has left to later: its indexes, in steps.
+
+    It ends when nothing is left, or with the store; the next opening goes on.
+    """
+    if not database.settings.sessions.index_in_background:
+        return
+    try:
+        if await database.read(lambda tx: IndexingRepository(tx).unsettled()) is None:
+            return
+        for step in (fts_rebuild_step, fts_cjk_rebuild_step):
+            while await _paced(step(database)):
+                pass
+        while await _paced(_alone(database, lambda own: own.discard(DISCARDED_ROWS))):
+            pass
+    except Exception as error:  # noqa: BLE001  (nobody awaits this; searches scan what is left)
+        if not isinstance(error, StoreClosedError):
+            logger.warning("the search index is not finished: %s", type(error).__name__)
+    else:
+        logger.info("the search index is complete")
 
 
 async def _alone(database: Database, work: Callable[[IndexingRepository], T]) -> T:
