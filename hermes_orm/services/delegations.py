@@ -18,6 +18,7 @@ from hermes_orm.completion import to_completion
 from hermes_orm.database import Database
 from hermes_orm.dialects import Prepared
 from hermes_orm.dialects.delegations import owner_key
+from hermes_orm.repositories.deliveries import delegation_statements
 from hermes_orm.repositories.deliveries import delegations as repository
 from hermes_orm.repositories.deliveries.delegations import DelegationRepository
 from hermes_orm.rows import JsonObject
@@ -170,24 +171,24 @@ async def release_completion_delivery(
 
     After 8 attempts the result is dropped: nobody gets a claim on it any more.
     """
-    return await _passed(database, repository.RELEASE, delegation_id, claim_id)
+    return await _passed(database, delegation_statements.RELEASE, delegation_id, claim_id)
 
 
 async def drop_completion_delivery(database: Database, delegation_id: str, claim_id: str) -> bool:
     """Give up delivering a result; False when the caller has no claim on it."""
-    return await _passed(database, repository.DROP, delegation_id, claim_id)
+    return await _passed(database, delegation_statements.DROP, delegation_id, claim_id)
 
 
 async def complete_completion_delivery(
     database: Database, delegation_id: str, claim_id: str
 ) -> bool:
     """Record that a result is delivered; False when the caller has no claim on it."""
-    return await _passed(database, repository.COMPLETE, delegation_id, claim_id)
+    return await _passed(database, delegation_statements.COMPLETE, delegation_id, claim_id)
 
 
 async def mark_completion_delivered(database: Database, delegation_id: str) -> bool:
     """Record that a result is delivered, whoever did it; False when that, or nothing, is known."""
-    return await _passed(database, repository.DELIVER, delegation_id, None)
+    return await _passed(database, delegation_statements.DELIVER, delegation_id, None)
 
 
 async def _passed(

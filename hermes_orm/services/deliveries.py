@@ -84,7 +84,7 @@ async def sweep_recoverable(
     when their lease is over.
     """
     owner = this_process().params()
-    owners = await database.read(lambda tx: ObligationRepository(tx).owners(owner))
+    owners = await database.write(lambda tx: ObligationRepository(tx).owners(owner))
     gone = [owner_key(*each) for each in owners if is_ended(*each)]
     targets = None if deliverable_targets is None else {(p, q) for p, q in deliverable_targets}
     return await database.write(

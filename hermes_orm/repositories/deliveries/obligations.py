@@ -15,7 +15,7 @@ from hermes_orm.dialects.expressions import text_list
 from hermes_orm.dialects.prepared import Params
 from hermes_orm.models import DeliveryObligation
 from hermes_orm.repositories.base import Repository
-from hermes_orm.repositories.deliveries import ledger
+from hermes_orm.repositories.deliveries import obligation_statements as statements
 from hermes_orm.repositories.deliveries.attempts import MARKER, Obligation
 from hermes_orm.session_text import lookup_key, session_text
 
@@ -30,50 +30,49 @@ class ObligationRepository(Repository):
         """Record a reply before it is sent, unless it is known; return its receipt."""
         self._establish()
         reply = {**owner, **reply, **_moment(None)}
-        if self.tx.first(ledger.RECORD, reply) is not None:
-            self.tx.run(ledger.PRUNE, reply)
-        return DeliveryReceipt(reply["obligation_id"], self.tx.scalar(ledger.FENCE, reply))
+        if self.tx.first(statements.RECORD, reply) is not None:
+            self.tx.run(statements.PRUNE, reply)
+        return DeliveryReceipt(reply["obligation_id"], self.tx.scalar(statements.FENCE, reply))
 
     def adopt_reply(self, reply: Params) -> bool:
         """Record a reply that may have been sent, for the next sweep; False when it is known."""
         self._establish()
         reply = {**reply, **_moment(None)}
-        if self.tx.first(ledger.RECORDED_SINCE, reply) or not self.tx.first(
-            ledger.ADOPT_REPLY, reply
+        if self.tx.first(statements.RECORDED_SINCE, reply) or not self.tx.first(
+            statements.ADOPT_REPLY, reply
         ):
             return False
-        self.tx.run(ledger.PRUNE, reply)
+        self.tx.run(statements.PRUNE, reply)
         return True
 
     def begin(self, owner: Params, receipt: DeliveryReceipt) -> DeliveryReceipt | None:
         """Take a reply that nobody has begun to send; None when somebody has."""
-        if not self._changed(ledger.BEGIN, receipt, **owner):
+        if not self._changed(statements.BEGIN, receipt, **owner):
             return None
         return DeliveryReceipt(receipt[0], int(receipt[1]) + 1)
 
     def mark_delivered(self, receipt: DeliveryReceipt) -> bool:
         """Record that a reply was sent; False when somebody else has taken it over."""
-        return self._changed(ledger.DELIVER, receipt)
+        return self._changed(statements.DELIVER, receipt)
 
     def mark_failed(self, receipt: DeliveryReceipt, error: str = "") -> bool:
         """Record that a reply was not sent; False when somebody else has taken it over.
 
         Of the error, 500 characters are kept. `flood_control:<seconds>` says how long to wait.
         """
-        return self._changed(ledger.FAIL, receipt, error=_error(error))
+        return self._changed(statements.FAIL, receipt, error=_error(error))
 
     def release_runtime_claim(self, receipt: DeliveryReceipt, error: str = "") -> bool:
         """Give back a reply that was claimed and never sent: that was no attempt.
 
         False when somebody else has taken it over. Without an error, the latest one stays.
         """
-        return self._changed(ledger.RELEASE, receipt, error=_error(error))
+        return self._changed(statements.RELEASE, receipt, error=_error(error))
 
     def owners(self, owner: Params) -> set[tuple[int, int | None]]:
         """Return the processes of this host that have open replies, by id and start time."""
-        if not self._is_complete():
-            return set()
-        return {(row[0], row[1]) for row in self.tx.all(ledger.OWNERS, owner)}
+        self._establish()
+        return {(row[0], row[1]) for row in self.tx.all(statements.OWNERS, owner)}
 
     def sweep_recoverable(
         self,
@@ -88,7 +87,7 @@ class ObligationRepository(Repository):
         moment = _moment(now)
         search = {**owner, "gone": text_list(gone), **moment}
         lost, adopted, claimed = [], [], []
-        for row in self.tx.all(ledger.orphaned(self.tx.dialect.is_on_one_host), search):
+        for row in self.tx.all(statements.orphaned(self.tx.dialect.is_on_one_host), search):
             found = Obligation(*row)
             if found.is_lost(moment["now"]):
                 lost.append(found)
@@ -98,9 +97,9 @@ class ObligationRepository(Repository):
                 adopted.append(found)
             else:
                 claimed.append(found)
-        self._take(ledger.ABANDON, lost, moment)
-        self._take(ledger.ADOPT, adopted, {**owner, **moment})
-        self._take(ledger.CLAIM, claimed, {**owner, **moment})
+        self._take(statements.ABANDON, lost, moment)
+        self._take(statements.ADOPT, adopted, {**owner, **moment})
+        self._take(statements.CLAIM, claimed, {**owner, **moment})
         return [_claimed(each, adopted=each in adopted) for each in adopted + claimed]
 
     def sweep_failed(
@@ -110,14 +109,14 @@ class ObligationRepository(Repository):
         self._establish()
         moment = _moment(now)
         search = {**owner, "platform": lookup_key(platform), "profile": lookup_key(profile)}
-        rows = self.tx.all(ledger.own_failed(profile is not None), search)
+        rows = self.tx.all(statements.own_failed(profile is not None), search)
         found = [Obligation(*row) for row in rows]
         due = [
             each
             for each in found
             if (when := each.not_before(moment["now"])) is not None and when <= moment["now"]
         ]
-        self._take(ledger.CLAIM, due, {**owner, **moment})
+        self._take(statements.CLAIM, due, {**owner, **moment})
         return [{**_claimed(each, marked=True), "runtime_recovery": True} for each in due]
 
     def pending_retries(self, owner: Params, now: float | None) -> list[PendingRetry]:
@@ -126,7 +125,7 @@ class ObligationRepository(Repository):
             return []
         moment = _moment(now)["now"]
         earliest: dict[tuple[str, str], float] = {}
-        for row in self.tx.all(ledger.OWN_FAILED, owner):
+        for row in self.tx.all(statements.OWN_FAILED, owner):
             found = Obligation(*row)
             when = found.not_before(moment)
             key = (found.platform, found.profile)
