@@ -62,3 +62,24 @@ async def test_bytes_in_place_of_text(db: SessionDB, raw: Raw, column: str, valu
     await db.patch_session_model_config("bad", {"k": 1})
     await db.set_session_title("bad", "T")
     assert await db.get_session_title("bad") == "T"
+
+
+async def test_text_in_place_of_a_time_of_a_peer(db: SessionDB, raw: Raw) -> None:
+    peer = {"source": "tg", "chat_id": "c", "chat_type": "dm"}
+    for session_id in ("ok", "bad", "orphan"):
+        key = None if session_id == "orphan" else "k"
+        await db.record_gateway_session_peer(session_id, session_key="k", **peer)
+        await raw.execute("UPDATE sessions SET session_key = ? WHERE id = ?", key, session_id)
+        await db.append_message(session_id, "user", "hello")
+    await db.promote_to_session_reset("bad")
+    times = "ended_at = 'soon', last_activity_at = 'soon', started_at = 'soon'"
+    await raw.execute(f"UPDATE sessions SET {times} WHERE id = 'bad'")
+    await raw.execute("UPDATE sessions SET started_at = 'soon' WHERE id = 'orphan'")
+    found = await db.find_latest_gateway_session_for_peer(session_key="k", **peer)
+    assert found is not None and found["id"] == "ok"
+    assert await db.find_session_by_origin(platform="tg", chat_id="c") == "ok"
+    assert len(await db.list_gateway_sessions(active_only=False)) == 1
+    (record,) = await db.find_orphaned_gateway_sessions()
+    assert record["orphan_id"] == "orphan" and type(record["started_at"]) is float
+    assert await db.sweep_orphaned_sessions(max_idle_seconds=1, sources=["tg"]) == []
+    assert await db.prune_never_active_keyed_sessions(older_than_days=0) == (0, 0, 0)

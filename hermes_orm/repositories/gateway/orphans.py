@@ -13,6 +13,7 @@ from sqlalchemy.orm import aliased
 
 from hermes_orm.dialects import Prepared
 from hermes_orm.dialects.expressions import has_key
+from hermes_orm.dialects.recency import time_or_null
 from hermes_orm.gateway_rows import OrphanedSession
 from hermes_orm.models import Message, Session, SessionRecency
 from hermes_orm.repositories.base import Repository
@@ -53,6 +54,7 @@ class _Donor(NamedTuple):
 
 def _orphans() -> ClauseElement:
     orphan, parent = aliased(Session), aliased(Session)
+    started_at = func.coalesce(time_or_null(orphan.started_at), activity(orphan))
     messages = (
         select(func.count()).where(Message.session_id == orphan.id).correlate(orphan)
     ).scalar_subquery()
@@ -63,7 +65,7 @@ def _orphans() -> ClauseElement:
             orphan.id,
             orphan.source,
             messages,
-            orphan.started_at,
+            started_at,
             activity(orphan),
             orphan.parent_session_id,
             orphan.user_id,
@@ -79,7 +81,7 @@ def _orphans() -> ClauseElement:
             a_message.scalar_subquery().is_not(None),
             *(config_marker(orphan, key).is_(None) for key in (BRANCHED_FROM, DELEGATE_FROM)),
         )
-        .order_by(orphan.started_at, orphan.id)
+        .order_by(started_at, orphan.id)
     )
 
 

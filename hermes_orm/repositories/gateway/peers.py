@@ -21,6 +21,7 @@ from sqlalchemy.orm import aliased
 from hermes_orm import clock
 from hermes_orm.dialects import Prepared
 from hermes_orm.dialects.expressions import has_key_of, insert_into, unindexed
+from hermes_orm.dialects.recency import is_time
 from hermes_orm.gateway_rows import GatewaySessionRow
 from hermes_orm.models import Message, Session, SystemPrompt
 from hermes_orm.models.base import TEXT
@@ -103,7 +104,7 @@ def _latest(peer: Any, *, with_messages: bool) -> Select[Any]:
     session, other = aliased(Session), aliased(Session)
     reset = (
         select(func.max(other.ended_at))
-        .where(*peer(other), has_reason(other, RESET_END_REASONS))
+        .where(*peer(other), has_reason(other, RESET_END_REASONS), is_time(other.ended_at))
         .scalar_subquery()
     )
     has_messages = _has_messages(session)
