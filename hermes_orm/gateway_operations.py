@@ -13,6 +13,7 @@ from hermes_orm.repositories.gateway.cron_runs import CronRunRepository
 from hermes_orm.repositories.gateway.handoffs import HandoffRepository
 from hermes_orm.repositories.gateway.heartbeats import HeartbeatRepository
 from hermes_orm.repositories.gateway.hygiene import HygieneRepository
+from hermes_orm.repositories.gateway.moves import MoveRepository
 from hermes_orm.repositories.gateway.never_active import NeverActiveRepository
 from hermes_orm.repositories.gateway.origins import OriginRepository
 from hermes_orm.repositories.gateway.profiles import ProfileRepository
@@ -25,7 +26,7 @@ from hermes_orm.repositories.gateway.topic_tables import TopicTableRepository
 from hermes_orm.repositories.gateway.topics import TopicRepository
 from hermes_orm.repositories.sessions.end_reasons import RECOVERABLE_END_REASONS
 from hermes_orm.repositories.sessions.generations import GenerationRepository
-from hermes_orm.services import delegations, deliveries, gateway, topics
+from hermes_orm.services import delegations, deliveries, gateway, moves, topics
 
 
 class GatewayOperations:
@@ -208,3 +209,7 @@ class GatewayOperations:
     sever_crossed_parents = writes(ProfileRepository.sever_crossed_parents)
     rekey_legacy_main_sessions = writes(ProfileRepository.rekey_legacy_main_sessions)
     key_profiles_for_chat = reads(ProfileRepository.key_profiles_for_chat, scope="statement")
+    export_session_for_move = reads(MoveRepository.export_session_for_move, settled=True)
+    import_moved_session = runs(moves.import_moved_session, modifies=True)
+    delete_moved_session = runs(moves.delete_moved_session, modifies=True)
+    count_messages_all = reads(MoveRepository.count_messages_all, scope="statement")

@@ -1,6 +1,6 @@
 """Shapes of the dicts that gateway operations return."""
 
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 from hermes_orm.rows import SessionRow
 
@@ -142,3 +142,13 @@ class RelabelledTopics(TypedDict):
     bindings_relabelled: int
     bindings_duplicates_removed: int
     mode_rows_relabelled: int
+
+
+class MovedSession(TypedDict):
+    """All rows of a session, with the columns of their tables, for another store."""
+
+    session: dict[str, Any]
+    system_prompt: str | None
+    tool_pin: str | None
+    messages: list[dict[str, Any]]
+    usage: list[dict[str, Any]]

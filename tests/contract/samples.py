@@ -317,6 +317,17 @@ SAMPLES: dict[str, Sample] = {
     "sever_crossed_parents": call(["crossed"]),
     "rekey_legacy_main_sessions": call(["root"], "work"),
     "key_profiles_for_chat": call("telegram", 1),
+    "export_session_for_move": call("s"),
+    "import_moved_session": call(
+        {
+            "session": {"id": "moved", "source": "cli", "started_at": 1.0},
+            "system_prompt": "moved",
+            "messages": [{"role": "user", "content": "x", "timestamp": 1.0, "message_uid": "1"}],
+        },
+        profile_name="work",
+    ),
+    "delete_moved_session": call("s"),
+    "count_messages_all": call("s"),
     # Background delegations
     "record_delegation_dispatch": call("new", "s", {"goal": "g"}),
     "renew_delegation_leases": call(),
