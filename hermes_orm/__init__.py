@@ -43,6 +43,9 @@ from hermes_orm.errors import (
     SchemaError,
     SessionCompressionInProgressError,
     SessionExportTooLargeError,
+    SessionRecoveryError,
+    SessionRecoverySafetyError,
+    SessionRecoverySourceError,
     SessionResumeTooLargeError,
     SessionTurnLeaseLostError,
     StoreClosedError,
@@ -58,6 +61,11 @@ from hermes_orm.gateway_rows import (
     RoutingRow,
 )
 from hermes_orm.home import DEFAULT_DB_PATH
+from hermes_orm.portability.recovery import (
+    inspect_session_database,
+    recover_session_database,
+    write_recovery_report,
+)
 from hermes_orm.repositories.deliveries.obligations import compute_obligation_id
 from hermes_orm.repositories.portability.rows import (
     ActiveExport,
@@ -144,6 +152,9 @@ __all__ = [
     "SessionCompressionInProgressError",
     "SessionDB",
     "SessionExportTooLargeError",
+    "SessionRecoveryError",
+    "SessionRecoverySafetyError",
+    "SessionRecoverySourceError",
     "SessionResumeTooLargeError",
     "SessionRow",
     "SessionTurnLeaseLostError",
@@ -158,6 +169,7 @@ __all__ = [
     "compute_obligation_id",
     "format_session_db_unavailable",
     "get_last_init_error",
+    "inspect_session_database",
     "is_automatic_end_reason",
     "is_disk_full_error",
     "is_malformed_db_error",
@@ -165,6 +177,7 @@ __all__ = [
     "is_zeroed_state_db",
     "preflight_db_writability",
     "quarantine_zeroed_state_db",
+    "recover_session_database",
     "repair_state_db_schema",
     "resolve_journal_mode",
     "resolved_max_export_messages",
@@ -174,4 +187,5 @@ __all__ = [
     "session_key_profile",
     "sqlite_source_id",
     "workspace_key",
+    "write_recovery_report",
 ]

@@ -7,6 +7,7 @@ import typer
 from hermes_orm.cli.browsing import list_sessions, search, show_session
 from hermes_orm.cli.export import export
 from hermes_orm.cli.importing import import_sessions
+from hermes_orm.cli.recover import recover
 from hermes_orm.cli.retention import archive, delete, prune
 
 HELP: Final = (
@@ -24,3 +25,4 @@ app.command("import")(import_sessions)
 app.command()(prune)
 app.command()(archive)
 app.command()(delete)
+app.command()(recover)

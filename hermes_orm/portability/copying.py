@@ -97,7 +97,7 @@ async def copy_database(
         report = await _Copy(held, make_bulk(origin), loading, make_bulk(copy), tell).run(
             CopyReport(str(origin), str(copy)), _name(origin)
         )
-    await _index(copy, tell)
+    await fill_index(copy, tell)
     return report
 
 
@@ -110,7 +110,7 @@ async def _source(location: Location, settings: Settings) -> AsyncIterator[HeldT
     """Yield one moment of a database."""
     dialect = make_dialect(location)
     transport = make_transport(location, settings, dialect, read_only=True)
-    async with _opened(transport):
+    async with opened(transport):
         held = await transport.snapshot()
         try:
             yield held
@@ -121,12 +121,13 @@ async def _source(location: Location, settings: Settings) -> AsyncIterator[HeldT
 @asynccontextmanager
 async def _target(location: Location, settings: Settings) -> AsyncIterator[Transport]:
     transport = loading_transport(location, settings, make_dialect(location))
-    async with _opened(transport):
+    async with opened(transport):
         yield transport
 
 
 @asynccontextmanager
-async def _opened(transport: Transport) -> AsyncIterator[None]:
+async def opened(transport: Transport) -> AsyncIterator[None]:
+    """Have a transport open within the block."""
     await transport.open(asyncio.get_running_loop().time() + PATIENCE)
     try:
         yield
@@ -298,8 +299,8 @@ def _refuse_rows(tx: Transaction, tables: list[Carried]) -> None:
             )
 
 
-async def _index(location: Location, tell: Progress) -> None:
-    """Fill the search index of the copy, then take its mark away: it is complete."""
+async def fill_index(location: Location, tell: Progress) -> None:
+    """Fill the search index of a copy, then take its mark away: it is complete."""
     database = Database(location, dialect=make_dialect(location))
     try:
         while await fts_rebuild_step(database):

@@ -14,7 +14,7 @@ from hermes_orm.portability.tables import KEYS_LEFT, carried_tables
 from hermes_orm.portability.values import CONTENT_COLUMNS
 from tests.raw import sqlite_engine
 
-TEXTS = (
+TEXTS: tuple[str, ...] = (
     "",
     "plain",
     "蓄水池 ñ é 🚰",
