@@ -12,7 +12,7 @@ from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from hermes_orm.completion import InFlight, cancelled_once, to_completion
-from hermes_orm.dialects.base import ACTIVITY_PATIENCE, DEFAULT_PATIENCE, Dialect, Scope, Work
+from hermes_orm.dialects.base import DEFAULT_PATIENCE, Dialect, Scope, Work
 from hermes_orm.dialects.postgresql import errors, opening
 from hermes_orm.dialects.postgresql.holding import HeldServerTransaction
 from hermes_orm.dialects.postgresql.options import EngineOptions
@@ -33,6 +33,8 @@ T = TypeVar("T")
 
 BEGIN: dict[Scope, str] = {"snapshot": SNAPSHOT, "transaction": READ_COMMITTED}
 CLOSE_WITHIN = 10.0
+LOCK_TIMEOUT = 1.0
+"""Seconds that the server waits for a lock (`options.py`), unless patience ends before."""
 
 TRY_LOCK = text(
     "SELECT pg_try_advisory_lock(hashtextextended(current_schema() || ' ' || :purpose, 0))"
@@ -51,6 +53,8 @@ class PostgreSQLTransport(Transport):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._in_flight = InFlight()
         self._is_stopping = False
+        self._waits_forever = False
+        """Whether nobody told the server how long to wait for a lock: each transaction does."""
         self._connections: set[Any] = set()
         self._transaction = (
             AsyncpgTransaction if options.driver == "asyncpg" else PsycopgTransaction
@@ -63,6 +67,8 @@ class PostgreSQLTransport(Transport):
             await self.translated(
                 opening.ensure_schema(engine, self._options, read_only=self._read_only)
             )
+            if self._options.pooler and not self._read_only:
+                self._waits_forever = await self.translated(opening.waits_forever(engine))
         except BaseException:
             await to_completion(engine.dispose())
             raise
@@ -80,7 +86,8 @@ class PostgreSQLTransport(Transport):
 
     async def write(self, work: Work[T], *, scope: Scope, patience: float, alone: bool) -> T:
         """Run `work` and commit: one statement in AUTOCOMMIT, or a transaction."""
-        begin = BEGIN["transaction"] if patience <= ACTIVITY_PATIENCE else BEGIN.get(scope)
+        is_bounded = patience >= LOCK_TIMEOUT and not self._waits_forever
+        begin = BEGIN.get(scope) if is_bounded else BEGIN["transaction"]
         return await self._patiently(work, begin, patience, replaceable=begin is not None)
 
     async def _patiently(
@@ -198,6 +205,13 @@ class PostgreSQLTransport(Transport):
             running = cancelled_once(running)
         return await running
 
+    def begin_in(self, tx: PostgreSQLTransaction, begin: str, patience: float) -> None:
+        """Send `begin`, and how long to wait for locks where that is not what the server does."""
+        tx.command(begin)
+        if patience < LOCK_TIMEOUT or (self._waits_forever and begin == READ_COMMITTED):
+            milliseconds = max(1, int(min(patience, LOCK_TIMEOUT) * 1000))
+            tx.command(f"SET LOCAL lock_timeout = {milliseconds}")
+
     def new_transaction(self, connection: Connection, one_statement: bool) -> PostgreSQLTransaction:
         """Return a unit's view of a checked-out connection."""
         return self._transaction(self.dialect, connection, one_statement=one_statement)
@@ -252,9 +266,7 @@ class _Unit:
         try:
             if self._begin is None:
                 return self._work(tx)
-            tx.command(self._begin)
-            if self._patience <= ACTIVITY_PATIENCE:
-                tx.command(f"SET LOCAL lock_timeout = {max(1, int(self._patience * 1000))}")
+            self._transport.begin_in(tx, self._begin, self._patience)
             result = self._work(tx)
             tx.commit()
             return result

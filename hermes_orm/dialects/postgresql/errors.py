@@ -8,6 +8,8 @@ from typing import Any
 
 from sqlalchemy import exc
 
+from hermes_orm.dialects.postgresql.options import DEFAULT_PORT, EngineOptions
+
 BUSY = {"40001", "40P01", "55P03"}
 """Serialization failure, deadlock, lock timeout: the same unit may succeed in a moment."""
 
@@ -83,7 +85,8 @@ def translate(error: BaseException, *, lost: bool = False) -> BaseException:
 
     `lost` says that the connection is gone, which asyncpg reports in several ways.
     """
-    if isinstance(error, ServerError | StoreDatabaseError | StoreOperationalError):
+    if isinstance(error, ServerError | StoreError):
+        error.__context__ = None  # the driver's error, which shows values
         return error
     if isinstance(error, asyncio.TimeoutError) and not isinstance(error, exc.TimeoutError):
         return _store_error(StoreOperationalError, "the server did not answer in time", "57014")
@@ -98,6 +101,27 @@ def translate(error: BaseException, *, lost: bool = False) -> BaseException:
     else:
         cls = BY_CLASS.get(state[:2], StoreDatabaseError)
     return _store_error(cls, _primary_message(error), state, lost=lost)
+
+
+def not_connected(error: Exception, options: EngineOptions) -> BaseException:
+    """Return the error of an attempt to connect: the server's refusal, or which one is missing."""
+    if sqlstate_of(error) is not None:
+        return translate(error)
+    if isinstance(error, OSError) and error.strerror:
+        reason = error.strerror
+    elif isinstance(error, TimeoutError):
+        reason = "no answer in time"
+    elif is_from_driver(error) or isinstance(error, OSError):
+        reason = _primary_message(error)
+    else:
+        return error
+    location = options.location
+    servers = ", ".join(f"{at.host}:{at.port or DEFAULT_PORT}" for at in location.endpoints)
+    text = (
+        f"cannot connect to PostgreSQL at {servers} ({location.mask(reason)}): "
+        "start the server, or correct host, port, user and password of the URL"
+    )
+    return _store_error(StoreOperationalError, text, "08001")
 
 
 def _store_error(

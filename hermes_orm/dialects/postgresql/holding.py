@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from sqlalchemy import Connection
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hermes_orm.dialects.base import Work
+from hermes_orm.dialects.base import DEFAULT_PATIENCE, Work
 from hermes_orm.dialects.postgresql.errors import translate
 from hermes_orm.dialects.postgresql.pool import clean_up, is_closed
 from hermes_orm.dialects.postgresql.transaction import PostgreSQLTransaction
@@ -37,7 +37,7 @@ class HeldServerTransaction(HeldTransaction):
 
     async def start(self, begin: str) -> None:
         """Send `begin`; a failure leaves a connection that `end` takes care of."""
-        await self._call(lambda tx: tx.command(begin))
+        await self._call(lambda tx: self._transport.begin_in(tx, begin, DEFAULT_PATIENCE))
 
     async def _run(self, work: Work[T]) -> T:
         try:

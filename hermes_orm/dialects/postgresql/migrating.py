@@ -6,12 +6,13 @@ from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from sqlalchemy import Connection, text
-from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hermes_orm.dialects.adoption import Adoption, AdoptionReport
 from hermes_orm.dialects.postgresql import errors, opening
 from hermes_orm.dialects.postgresql.adoption import adopt
 from hermes_orm.dialects.postgresql.options import engine_options
+from hermes_orm.dialects.postgresql.pool import create_engine
 from hermes_orm.errors import SchemaError
 from hermes_orm.location import PostgresLocation
 
@@ -105,7 +106,7 @@ async def _connected(location: PostgresLocation, section: object) -> AsyncIterat
     if isinstance(section, dict):
         section = {**section, "pooler": False}
     options = engine_options(location, section, startup=STARTUP)
-    engine = create_async_engine(options.url, **options.kwargs)
+    engine = create_engine(options)
     try:
         async with engine.connect() as connection:
             yield connection

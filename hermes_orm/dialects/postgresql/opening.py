@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from typing import Any, Final
 
@@ -15,8 +16,11 @@ from hermes_orm.dialects.postgresql.options import EngineOptions
 from hermes_orm.errors import MigrationRequiredError, SchemaError
 from hermes_orm.models.meta import HEAD_REVISION, SCHEMA_VERSION
 
+logger = logging.getLogger("hermes_orm.postgresql")
+
 LOCK = 731948251
 """Advisory lock of every program that changes the schema of such a database."""
+LOCK_TIMEOUT = text("SELECT current_setting('lock_timeout')")
 LOCK_POLL = 0.2
 LOCK_WAIT = 300.0
 UNDEFINED_TABLE = "42P01"
@@ -171,6 +175,18 @@ async def locked(connection: AsyncConnection, waited_seconds: float) -> SchemaEr
 async def _check_read_only(connection: AsyncConnection) -> None:
     if await connection.scalar(text("SHOW transaction_read_only")) != "on":
         raise SchemaError("the server did not make this read-only store's connection read-only")
+
+
+async def waits_forever(engine: AsyncEngine) -> bool:
+    """Whether the role's `lock_timeout` is off; the store then sends one with each transaction."""
+    async with engine.connect() as connection:
+        if await connection.scalar(LOCK_TIMEOUT) != "0":
+            return False
+    logger.warning(
+        "the role has no lock_timeout: behind a pooler each write sends its own, which costs two "
+        "round trips; ALTER ROLE ... SET lock_timeout = '1s' saves them"
+    )
+    return True
 
 
 async def _check_schema(connection: AsyncConnection, schema: str) -> None:

@@ -35,6 +35,7 @@ class EngineOptions:
     `pooler` nothing but the user's own values is sent at start-up.
     """
 
+    location: PostgresLocation
     driver: Driver
     url: URL
     kwargs: dict[str, Any] = field(repr=False)
@@ -69,6 +70,7 @@ def engine_options(
     )
     spell = _asyncpg_arguments if location.driver == "asyncpg" else _psycopg_arguments
     return EngineOptions(
+        location=location,
         driver=location.driver,
         url=_url(location),
         kwargs={

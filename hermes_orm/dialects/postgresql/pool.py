@@ -9,26 +9,58 @@ from typing import Any
 from sqlalchemy import event, exc
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
+from hermes_orm.dialects.postgresql import errors
 from hermes_orm.dialects.postgresql.options import STATEMENT_CACHE_SIZE, EngineOptions
+from hermes_orm.errors import SchemaError
 
 ROLLBACK_WITHIN = 10.0
 IDLE_PING_AFTER = 1.0
 """Seconds of rest after which a connection is asked whether it is alive: that is a round trip."""
 
 
-def new_engine(options: EngineOptions, connections: set[Any]) -> AsyncEngine:
-    """Return an engine in AUTOCOMMIT; `connections` always holds the open ones.
+def create_engine(options: EngineOptions, **arguments: Any) -> AsyncEngine:
+    """Return an engine whose failures to connect have one class with either driver.
 
     Raises ImportError, naming the extra, when the driver is missing.
     """
     try:
-        engine = create_async_engine(options.url, isolation_level="AUTOCOMMIT", **options.kwargs)
+        engine = create_async_engine(options.url, **options.kwargs, **arguments)
     except ModuleNotFoundError as error:
         extra = "postgres" if options.driver == "asyncpg" else "psycopg"
         raise ImportError(
             f"postgresql+{options.driver}:// needs the package {options.driver}: "
             f"pip install 'hermes-orm[{extra}]'"
         ) from error
+
+    @event.listens_for(engine.sync_engine, "do_connect")
+    def connect(dialect: Any, record: Any, names: Any, values: Any) -> Any:
+        try:
+            connection = dialect.connect(*names, **values)
+        except Exception as error:  # noqa: BLE001  (the drivers raise classes of many families)
+            failure = errors.not_connected(error, options)
+        else:
+            if _encoding(connection.driver_connection) != "SQL_ASCII":
+                return connection
+            connection.close()
+            failure = SchemaError(
+                "the database has the encoding SQL_ASCII, which keeps bytes instead of text: "
+                "nothing was changed; create one with ENCODING 'UTF8' TEMPLATE template0"
+            )
+        raise failure  # out here it has no context: the driver's error may hold the password
+
+    return engine
+
+
+def _encoding(driver: Any) -> Any:
+    """Return the database's encoding, which the server tells whoever connects."""
+    if hasattr(driver, "get_settings"):  # asyncpg
+        return getattr(driver.get_settings(), "server_encoding", None)
+    return driver.info.parameter_status("server_encoding")
+
+
+def new_engine(options: EngineOptions, connections: set[Any]) -> AsyncEngine:
+    """Return an engine in AUTOCOMMIT; `connections` always holds the open ones."""
+    engine = create_engine(options, isolation_level="AUTOCOMMIT")
 
     @event.listens_for(engine.sync_engine, "connect")
     def opened(connection: Any, record: Any) -> None:
