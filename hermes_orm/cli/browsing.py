@@ -102,7 +102,8 @@ def list_sessions(
     if not page:
         show("No session matches." if not offset else "No more sessions match.")
         return
-    show(table(LISTED, map(_listed, page), right=("messages",)))
+    optional = ("model", "source", "messages")
+    show(table(LISTED, map(_listed, page), right=("messages",), optional=optional))
     if has_more:
         show(Text(f"More match: --offset {offset + limit} shows the next.", "dim"))
 
@@ -198,7 +199,8 @@ def search(
         )
         for hit in page
     )
-    found_at = table(("session", "message", "when", "who", "text"), rows, wraps=True)
+    columns = ("session", "message", "when", "who", "text")
+    found_at = table(columns, rows, optional=("when", "who"), wraps=True)
     first = page[0]
     hint = (
         f"In context: hermes-orm sessions show {line(first['session_id'])} --around {first['id']}"

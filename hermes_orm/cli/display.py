@@ -18,7 +18,7 @@ from hermes_orm.demo import marked
 
 WIDTH_OF_FILES: Final = 160
 """Columns where the output is no terminal."""
-NARROWEST: Final = 20
+NARROWEST: Final = 24
 """Columns of what may be cut."""
 GAP: Final = 3
 """Between two columns of a table."""
@@ -26,13 +26,20 @@ GAP: Final = 3
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _BLANKS: Final = re.compile(r"\s+")
 
-out = Console(highlight=False, emoji=False, markup=False)
+
+def console() -> Console:
+    """Return the console that standard output is now."""
+    made = Console(highlight=False, emoji=False, markup=False)
+    if not made.is_terminal:
+        made.width = WIDTH_OF_FILES
+    return made
 
 
 def show(*parts: RenderableType) -> None:
     """Print for a person."""
+    out = console()
     for part in parts:
-        out.print(part, width=None if out.is_terminal else WIDTH_OF_FILES)
+        out.print(part)
 
 
 def show_json(result: Any) -> None:
@@ -55,27 +62,32 @@ def table(
     rows: Iterable[Sequence[str | Text]],
     *,
     right: Sequence[str] = (),
+    optional: Sequence[str] = (),
     wraps: bool = False,
 ) -> Table:
     """Return a table with whole cells, but for the last column, which is cut or `wraps`.
 
-    The columns named in `right` hold numbers.
+    The columns named in `right` hold numbers. On a narrow terminal those named in `optional` are
+    left out, the first first.
     """
-    cells = [columns, *rows]
+    cells = dict(zip(columns, zip(columns, *rows, strict=True), strict=True))
+    widths = {name: max(cell_len(str(cell)) for cell in cells[name]) for name in columns}
+    last = columns[-1]
+    left = console().width - sum(widths[name] + GAP for name in columns[:-1])
+    for name in optional:
+        if left < min(widths[last], NARROWEST):
+            left += widths.pop(name) + GAP
+    widths[last] = min(widths[last], max(left, NARROWEST))
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    left = out.width if out.is_terminal else WIDTH_OF_FILES
-    for number, name in enumerate(columns):
-        is_last = number == len(columns) - 1
-        width = max(cell_len(str(row[number])) for row in cells)
+    for name, width in widths.items():
         made.add_column(
             name,
             justify="right" if name in right else "left",
-            overflow="fold" if wraps or not is_last else "ellipsis",
-            no_wrap=not (wraps and is_last),
-            width=min(width, max(left, NARROWEST)) if is_last else width,
+            overflow="fold" if wraps or name != last else "ellipsis",
+            no_wrap=not (wraps and name == last),
+            width=width,
         )
-        left -= width + GAP
-    for row in cells[1:]:
+    for row in zip(*(cells[name][1:] for name in widths), strict=True):
         made.add_row(*row)
     return made
 

@@ -31,6 +31,8 @@ def told_failures(*given: str | Location | None) -> Iterator[None]:
     """End the command with one line when the store, or stores, at a location cannot be used."""
     try:
         yield
+    except (typer.Exit, BrokenPipeError):  # told already; or whoever reads has seen enough
+        raise
     except FAILURES as error:
         typer.echo(f"hermes-orm: {_reason(error, given)}", err=True)
         raise typer.Exit(Exit.FAILED) from None

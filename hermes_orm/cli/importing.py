@@ -12,7 +12,7 @@ from typing import Annotated, Any, BinaryIO, Final
 import typer
 
 from hermes_orm.cli.display import counted, line, show, show_json
-from hermes_orm.cli.failures import Exit, told_failures
+from hermes_orm.cli.failures import Exit
 from hermes_orm.cli.progress import Progress, progress
 from hermes_orm.cli.store import AsJson, Db, DryRun, change, look
 from hermes_orm.repositories.portability.entries import (
@@ -94,11 +94,12 @@ def import_sessions(
                 if not await _store(db, chosen, outcome, goes_on=skip_invalid):
                     return
 
-    with told_failures(url):
-        if dry_run:
-            look(url, imported)
-        else:
-            change(url, imported, creates=True)
+    if str(path) != "-" and not path.is_file():
+        raise typer.BadParameter(f"there is no file {path}")
+    if dry_run:
+        look(url, imported)
+    else:
+        change(url, imported, creates=True)
     _report(outcome, dry_run=dry_run, as_json=as_json)
     if outcome.rejected:
         raise typer.Exit(Exit.NEEDS_ATTENTION if skip_invalid or dry_run else Exit.FAILED)

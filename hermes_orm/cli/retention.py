@@ -185,7 +185,7 @@ def _show_candidates(found: list[PruneCandidate], still_open: int) -> None:
     )
     if found:
         columns = ("session", "last active", "messages", "source", "title")
-        show(table(columns, rows, right=("messages",)))
+        show(table(columns, rows, right=("messages",), optional=("source", "messages")))
     if len(found) > SHOWN:
         show(f"... and {len(found) - SHOWN:,} more, all after these; --json lists them")
     if still_open:
@@ -256,7 +256,8 @@ async def _delete(
 
 def _show_targets(targets: dict[str, list[str]], rows: list[dict[str, Any]]) -> None:
     columns = ("session", "started", "messages", "state", "title")
-    show(table(columns, (_target(row, targets) for row in rows), right=("messages",)))
+    told = (_target(row, targets) for row in rows)
+    show(table(columns, told, right=("messages",), optional=("started",)))
 
 
 def _target(row: dict[str, Any], targets: dict[str, list[str]]) -> tuple[str, ...]:

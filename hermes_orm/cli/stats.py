@@ -8,7 +8,17 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from hermes_orm.cli.display import amount, dollars, line, out, short, show, show_json, size, table
+from hermes_orm.cli.display import (
+    amount,
+    console,
+    dollars,
+    line,
+    short,
+    show,
+    show_json,
+    size,
+    table,
+)
 from hermes_orm.cli.filters import moment
 from hermes_orm.cli.store import AsJson, Db, look
 from hermes_orm.repositories.usage.statistics import UsageGroup
@@ -84,7 +94,8 @@ def _totals(told: dict[str, Any]) -> Table:
 
 def _groups(by: str, rows: list[UsageStatistics]) -> Table:
     numbers = ("sessions", "calls", "input", "output", "cache read", "reasoning", "cost")
-    return table((by, *numbers), (_group(by, row) for row in rows), right=numbers)
+    told = (_group(by, row) for row in rows)
+    return table((by, *numbers), told, right=numbers, optional=("reasoning", "cache read", "calls"))
 
 
 def _group(by: str, row: UsageStatistics) -> tuple[str, ...]:
@@ -109,7 +120,7 @@ def _chart(days: list[UsageStatistics]) -> tuple[Text, Text]:
     unit, name = next((unit for unit in UNITS if greatest >= unit[0]), (1, ""))
     figure = plotext.figure
     figure.clear()
-    figure.plot_size(min(out.width, WIDTH), HEIGHT)
+    figure.plot_size(min(console().width, WIDTH), HEIGHT)
     heights = [tokens / unit for tokens in bars.values()]
     figure.draw(figure.bar(list(bars), heights, width=0.8))
     drawn = plotext.uncolorize(str(figure.build()))
