@@ -99,6 +99,7 @@ from hermes_orm.rows import (
     SearchHit,
     SessionActivity,
     SessionRow,
+    UsageStatistics,
     WorkspaceRow,
 )
 from hermes_orm.session_db import SessionDB
@@ -161,6 +162,7 @@ __all__ = [
     "StoreClosedError",
     "StoreLockedError",
     "UnknownSessionError",
+    "UsageStatistics",
     "WalUnsupportedError",
     "WorkspaceRow",
     "apply_database_pragmas",
