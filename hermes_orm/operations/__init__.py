@@ -1,0 +1,1 @@
+"""The operations of a store: one line each; what it does stands where it is defined."""
