@@ -192,8 +192,9 @@ class SQLiteTransport(Transport):
 
     def _connect_read_only(self, claim: files.Claim) -> Any:
         quoted = urllib.parse.quote(os.path.abspath(self._path))
+        frozen = "&immutable=1" if self._read_only and files.is_frozen(self._path) else ""
         claim.take()
-        return self._with_tokenizer(_connection(f"file:{quoted}?mode=ro", uri=True))
+        return self._with_tokenizer(_connection(f"file:{quoted}?mode=ro{frozen}", uri=True))
 
     def _with_tokenizer(self, driver: Any) -> Any:
         if self._cjk is not None and not cjk.load(driver, self._cjk):

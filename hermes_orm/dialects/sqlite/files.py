@@ -123,6 +123,20 @@ def check_is_database(path: str) -> None:
         )
 
 
+def is_frozen(path: str) -> bool:
+    """Whether nobody can write a file or beside it: no permission is given, or no mount allows it.
+
+    SQLite can't read a WAL file there unless it is told that nothing will change.
+    """
+    entries = (Path(path), Path(path).parent)
+    try:
+        if os.name == "posix" and os.statvfs(path).f_flag & os.ST_RDONLY:
+            return True
+        return not any(entry.stat().st_mode & 0o222 for entry in entries)
+    except OSError:
+        return False
+
+
 class Place:
     """The directory entry of an open database file."""
 

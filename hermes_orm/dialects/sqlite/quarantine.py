@@ -86,11 +86,9 @@ def _free_name(path: Path) -> Path:
 
 def replace_zeroed(path: Path) -> None:
     """Make way for a new database, if a file is zeroed, and report what was done."""
-    if not is_zeroed(path):
-        return
-    size = path.stat().st_size
     target = put_aside(path)
     if target is not None:
+        size = target.stat().st_size
         report = (
             f"{path} held only NUL bytes ({size} bytes): it was moved to {target.name}, and a new "
             f"database is created; restore a snapshot from {path.parent / 'state-snapshots'} "

@@ -59,7 +59,7 @@ def _backups(path: Path) -> list[Path]:
         for file in path.parent.glob(f"{path.name}.malformed-backup-*")
         if not file.name.endswith(files.SIDECARS)
     ]
-    return sorted(found, key=lambda file: (len(file.name), file.name))
+    return sorted(found)
 
 
 def _stamp(path: Path) -> tuple[int, int]:
