@@ -55,6 +55,16 @@ async def test_older_ledger_gets_what_it_lacks(
     ] == ["idx_delivery_obligations_state"]
 
 
+async def test_reply_of_a_container_that_is_gone_is_recovered(db: Any, raw: Raw) -> None:
+    reply = {"session_key": "k", "platform": "telegram", "chat_id": "1", "thread_id": None}
+    await db.record_obligation(obligation_id="o", content="hi", **reply)
+    await raw.execute(
+        "UPDATE delivery_obligations SET owner_host = 'old', owner_installation_id = 'old',"
+        " owner_started_at = owner_started_at + 1"
+    )
+    assert len(await db.sweep_recoverable()) == 1
+
+
 async def test_new_file_has_no_ledger(db: Any, raw: Raw) -> None:
     await db.create_session("s", "cli")
     await db.pending_retries()

@@ -149,11 +149,6 @@ RECORDED_SINCE = Prepared(
     )
     .limit(1)
 )
-OWNERS = Prepared(
-    select(_ROW.owner_pid, _ROW.owner_started_at)
-    .where(_IS_OPEN, _ROW.owner_pid.is_not(None), _IS_LOCAL)
-    .distinct()
-)
 OWN_FAILED = Prepared(
     select(*_COLUMNS).where(_STATE == FAILED, _IS_OWN).order_by(_ROW.created_at, _ROW.obligation_id)
 )
@@ -179,6 +174,14 @@ RELEASE = Prepared(
 CLAIM = Prepared(_THIS.values(**_SENDING, attempts=_ROW.attempts + _ONE))
 ADOPT = Prepared(_THIS.values(**_OWNED, delivery_fence=_ROW.delivery_fence + _ONE))
 ABANDON = Prepared(_THIS.values(state=ABANDONED, **_ENDED))
+
+
+@lru_cache
+def owners(is_on_one_host: bool) -> Prepared:
+    """Return the statement that selects the owners of open replies whose life can be looked up."""
+    is_near = [] if is_on_one_host else [_IS_LOCAL]
+    owner = (_ROW.owner_pid, _ROW.owner_started_at)
+    return Prepared(select(*owner).where(_IS_OPEN, owner[0].is_not(None), *is_near).distinct())
 
 
 @lru_cache

@@ -72,7 +72,8 @@ class ObligationRepository(Repository):
     def owners(self, owner: Params) -> set[tuple[int, int | None]]:
         """Return the processes of this host that have open replies, by id and start time."""
         self._establish()
-        return {(row[0], row[1]) for row in self.tx.all(statements.OWNERS, owner)}
+        rows = self.tx.all(statements.owners(self.tx.dialect.is_on_one_host), owner)
+        return {(row[0], row[1]) for row in rows}
 
     def sweep_recoverable(
         self,
@@ -100,7 +101,7 @@ class ObligationRepository(Repository):
         self._take(statements.ABANDON, lost, moment)
         self._take(statements.ADOPT, adopted, {**owner, **moment})
         self._take(statements.CLAIM, claimed, {**owner, **moment})
-        return [_claimed(each, adopted=each in adopted) for each in adopted + claimed]
+        return [*(_claimed(each, adopted=True) for each in adopted), *map(_claimed, claimed)]
 
     def sweep_failed(
         self, owner: Params, platform: str, now: float | None, profile: str | None
