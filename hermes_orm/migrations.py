@@ -6,11 +6,13 @@ Importing this module imports Alembic; a store does so only when a database is n
 import asyncio
 import threading
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 from alembic import command
 from alembic.config import Config
+from alembic.runtime.environment import EnvironmentContext
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, inspect
@@ -92,8 +94,7 @@ async def adopt(
 
 def replay_schema(connection: Connection, revision: str) -> None:
     """Create what is missing of the schema of `revision`, without data steps."""
-    scripts = ScriptDirectory(str(script_folder()))
-    revision_runs.replay_schema(connection, scripts, revision, CONTEXT_OPTIONS)
+    revision_runs.replay_schema(connection, _scripts(), revision, CONTEXT_OPTIONS)
 
 
 async def downgrade(
@@ -133,9 +134,26 @@ def _to(revision: str) -> Callable[[Connection], None]:
 
     def action(connection: Connection) -> None:
         deferred = revision == "head"  # the dialect completes the index of a file that it adopts
-        command.upgrade(_config(connection, defer_search=deferred), revision)
+        _upgrade(_config(connection, defer_search=deferred), revision)
 
     return action
+
+
+def _upgrade(config: Config, revision: str) -> None:
+    """Do what `alembic.command.upgrade` does, with revisions that are read once per process."""
+    scripts = _scripts()
+
+    def steps(current: Any, context: MigrationContext) -> Any:
+        return scripts._upgrade_revs(revision, current)
+
+    with EnvironmentContext(config, scripts, fn=steps, destination_rev=revision):
+        scripts.run_env()
+
+
+@cache
+def _scripts() -> ScriptDirectory:
+    """Return the revisions; to read all of them takes as long as to run them on a small file."""
+    return ScriptDirectory(str(script_folder()))
 
 
 def _config(connection: Connection, **attributes: bool) -> Config:

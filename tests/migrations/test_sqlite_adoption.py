@@ -26,7 +26,7 @@ STEPS = [
     "hermes_orm.dialects.sqlite.search_upkeep.drop_search",
     "hermes_orm.dialects.revision_runs.replay_schema",
     "hermes_orm.dialects.sqlite.adoption.adopting._stamp",
-    "alembic.command.upgrade",
+    "hermes_orm.migrations._upgrade",
     "hermes_orm.dialects.sqlite.ddl.complete_head",
     "hermes_orm.dialects.sqlite.search_upkeep.restore_search",
     "hermes_orm.dialects.sqlite.adoption.adopting.verify",
