@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import cached_property
@@ -12,6 +13,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from hermes_orm import forking
 from hermes_orm.background import BackgroundQueue
 from hermes_orm.completion import to_completion
 from hermes_orm.config import Settings, load_settings
@@ -29,7 +31,7 @@ from hermes_orm.dialects.base import ACTIVITY_PATIENCE, DEFAULT_PATIENCE, TRANSC
 from hermes_orm.error_causes import clear_init_error, last_init_record, record_init_error
 from hermes_orm.errors import MigrationRequiredError, ReadOnlyStoreError, StoreClosedError
 from hermes_orm.home import hermes_home
-from hermes_orm.location import Location
+from hermes_orm.location import Location, SqliteLocation
 from hermes_orm.tombstones import Tombstones
 
 T = TypeVar("T")
@@ -37,6 +39,9 @@ T = TypeVar("T")
 SETTLE_SECONDS = 5.0
 FOLLOW_SECONDS = 2.0
 """A store that is opened for a moment does only what it was opened for."""
+
+_files_of_parents: set[str] = set()
+"""SQLite believes to hold the locks that the parent had here: what it writes might be lost."""
 
 
 class Database:
@@ -61,6 +66,8 @@ class Database:
         self._opening: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
         self._is_closed = False
         self._closing: asyncio.Task[None] | None = None
+        self._is_inherited = False
+        forking.watch(self)
 
     @cached_property
     def settings(self) -> Settings:
@@ -137,6 +144,7 @@ class Database:
         held = await transport.begin(patience)
         unit = copy.copy(self)
         unit._transport, unit._held = held, set()
+        forking.watch(unit)
         self._held.add(held)
         try:
             yield unit
@@ -228,8 +236,29 @@ class Database:
         if self.after_opening is not None and not self._is_closed:
             self._following = asyncio.create_task(self.after_opening(self))
 
+    def disown(self) -> None:
+        """In a forked process: leave connections and queued usage to the parent."""
+        if self._transport is None and not (self._opening and self._opening[1].locked()):
+            return
+        forking.abandon((self._transport, self._built, self._held))
+        self._transport = self._built = self._opening = self._closing = self._following = None
+        self._held = set()
+        self._is_inherited = True
+        if isinstance(self.location, SqliteLocation) and not self.location.is_memory:
+            _files_of_parents.add(os.path.realpath(self.location.path))
+
     def check_open(self) -> None:
-        """Raise StoreClosedError after close(); nothing re-opens a store silently."""
+        """Raise RuntimeError after close() or a fork; nothing re-opens a store silently."""
+        if self._is_inherited:
+            raise RuntimeError(
+                "this SessionDB was opened by the parent process, and a forked process can't use "
+                "its connections: open stores after the fork"
+            )
+        if _files_of_parents and os.path.realpath(str(self.location)) in _files_of_parents:
+            raise RuntimeError(
+                f"{self.location} was open in the parent process at the fork, and SQLite can't "
+                "lock it in this one: close the store before the fork, or spawn workers instead"
+            )
         if self._is_closed:
             raise StoreClosedError()
 

@@ -67,6 +67,21 @@ async def test_prune_that_is_killed_can_be_run_again(location: str, db: Any, raw
         assert await raw.fetch(f"SELECT count(*) FROM {table}") == [(0,)]
 
 
+async def test_a_forked_process_leaves_the_connections_of_its_parent_alone(location: str) -> None:
+    # N11; the script holds a transaction open meanwhile
+    process = await start("forking", location)
+    output, _ = await asyncio.wait_for(process.communicate(), 60)
+    child, parent = map(json.loads, output.splitlines())
+    for name in ("inherited", "queued", "unit"):
+        assert "opened by the parent process" in child[name]
+    assert child["closed"] is None
+    if location.startswith("postgresql"):
+        assert child["unopened"] == "committed"  # a store that was not open opens its own
+    else:
+        assert "close the store before the fork" in child["unopened"]
+    assert parent == ["open", "works", "after"]
+
+
 async def at_once(module: str, calls: list[tuple[str, ...]]) -> list[Any]:
     """Run a process of `tests.<module>` for each call, all at once; return their answers."""
     processes = [await start(module, *arguments) for arguments in calls]
