@@ -13,7 +13,8 @@ from rich.table import Table
 
 from hermes_orm.cli.failures import Exit, told_failures
 from hermes_orm.cli.progress import progress
-from hermes_orm.location import Location, SqliteLocation, locate
+from hermes_orm.cli.store import AsJson, existing, located
+from hermes_orm.location import Location, SqliteLocation
 
 HELP: Final = """Inspect, upgrade, check and back up a database.
 
@@ -33,7 +34,6 @@ Url = Annotated[
         " pooler). Default: the store of the Hermes home.",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")]
 LockWait = Annotated[
     float, typer.Option(min=0, metavar="SECONDS", help="How long to wait for another migration.")
 ]
@@ -48,8 +48,7 @@ def status(url: Url = None, as_json: AsJson = False) -> None:
     from hermes_orm.dialects.inspection import status_of
 
     with told_failures(url):
-        location = _located(url)
-        _must_exist(location)
+        location = existing(url)
         found = asyncio.run(status_of(location))
     _show({"database": str(location), **asdict(found)}, as_json)
     if found.kind in ("older", "refused"):
@@ -68,7 +67,7 @@ def upgrade(
     from hermes_orm import migrations
 
     with told_failures(url), progress("migrating", as_json) as shown:
-        location = _located(url)
+        location = located(url)
         with shown.revisions():
             asyncio.run(_upgrade(location, revision, lock_wait, not no_backup))
         now = asyncio.run(migrations.current(location))
@@ -101,8 +100,7 @@ def adopt(
     from hermes_orm import migrations
 
     with told_failures(url), progress("adopting", as_json) as shown:
-        location = _located(url)
-        _must_exist(location)
+        location = existing(url)
         with shown.revisions():
             report = asyncio.run(
                 migrations.adopt(
@@ -126,8 +124,7 @@ def check(
 ) -> None:
     """Check integrity, references, search index, schema and recency."""
     with told_failures(url), progress("checking", as_json) as shown:
-        location = _located(url)
-        _must_exist(location)
+        location = existing(url)
         findings = asyncio.run(_findings(location, shown.step, repair))
     shown_findings = [f"{finding.area}: {finding.text}" for finding in findings]
     _show({"database": str(location), "problems": shown_findings}, as_json)
@@ -157,19 +154,11 @@ def backup(
 ) -> None:
     """Copy a SQLite file while others use it (SQLite's online backup); the copy is checked."""
     with told_failures(url), progress("copying", as_json) as shown:
-        location = _located(url)
-        _must_exist(location)
+        location = existing(url)
         from hermes_orm.dialects.sqlite.online_backup import back_up
 
         copy = back_up(_file(location), to, shown.share)
     _show({"database": str(location), "backup": str(copy), "bytes": copy.stat().st_size}, as_json)
-
-
-def _located(url: str | None) -> Location:
-    location = locate(url)
-    if isinstance(location, SqliteLocation) and location.is_memory:
-        raise ValueError("give a file or a PostgreSQL URL: a database in memory is gone at once")
-    return location
 
 
 def _file(location: Location) -> Path:
@@ -177,11 +166,6 @@ def _file(location: Location) -> Path:
         case SqliteLocation(path):
             return path
     raise ValueError("a PostgreSQL database is backed up by the server's tools: pg_dump")
-
-
-def _must_exist(location: Location) -> None:
-    if isinstance(location, SqliteLocation) and not location.path.exists():
-        raise FileNotFoundError("there is no such file; `hermes-orm db upgrade` creates it")
 
 
 def _show(result: dict[str, Any], as_json: bool) -> None:

@@ -1,7 +1,6 @@
 """`hermes-orm db …`: results, exit codes, and what they never show."""
 
 import asyncio
-import json
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -9,26 +8,22 @@ from typing import Any
 
 import pytest
 from sqlalchemy import make_url
-from typer.testing import CliRunner
 
 from hermes_orm import SessionDB, migrations
-from hermes_orm.cli import app
 from hermes_orm.dialects.sqlite import driver as sqlite_driver
+from tests.cli import commands
 from tests.conftest import DRIVERS
 from tests.raw import Raw
 
 
 def run(command: str, *arguments: str, code: int = 0) -> str:
     """Run a command; return what it printed, on standard error when it failed."""
-    done = CliRunner().invoke(app, ["db", command, *arguments])
-    assert done.exit_code == code, (done.output, done.exception)
-    return done.stderr if code == 1 else done.stdout
+    return commands.run("db", command, *arguments, code=code)
 
 
 def result(command: str, *arguments: str, code: int = 0) -> dict[str, Any]:
     """Run a command with --json; return its object."""
-    shown: dict[str, Any] = json.loads(run(command, *arguments, "--json", code=code))
-    return shown
+    return commands.result("db", command, *arguments, code=code)
 
 
 async def write(location: str) -> None:
