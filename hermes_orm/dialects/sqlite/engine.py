@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import contextvars
 import logging
 import os
 import sqlite3
 import urllib.parse
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,9 +29,10 @@ from hermes_orm.dialects.sqlite import (
 from hermes_orm.dialects.sqlite import driver as sqlite_driver
 from hermes_orm.dialects.sqlite.adoption.lock import try_lock, unlock
 from hermes_orm.dialects.sqlite.holding import HeldFileTransaction
+from hermes_orm.dialects.sqlite.lane import Lane
 from hermes_orm.dialects.sqlite.mending.mend import mend_once
 from hermes_orm.dialects.sqlite.thread import ConnectionThread
-from hermes_orm.dialects.sqlite.transaction import HeldConnection, SQLiteTransaction
+from hermes_orm.dialects.sqlite.transaction import HeldConnection
 from hermes_orm.dialects.sqlite.writer import WriteQueue
 from hermes_orm.dialects.transport import HeldTransaction, Transport
 from hermes_orm.dialects.waiting import patiently
@@ -43,48 +43,6 @@ logger = logging.getLogger("hermes_orm.sqlite")
 T = TypeVar("T")
 
 DRIVER_TIMEOUT = 1.0
-
-
-class Lane:
-    """One connection with its thread and its held SQLAlchemy connection."""
-
-    def __init__(self, thread: ConnectionThread, dialect: Dialect, claim: files.Claim) -> None:
-        self.thread = thread
-        self.held = HeldConnection(thread.driver, dialect)
-        self.pending = 0
-        self._claim = claim
-
-    async def read(self, work: Work[T], scope: Scope, *, guarded: bool) -> T:
-        """Run a read unit; `guarded` on the writer's connection, which could change something."""
-        context = contextvars.copy_context()
-        self.pending += 1
-        try:
-            return await self.thread.call(
-                lambda: context.run(read_unit, self.held, work, scope, guarded)
-            )
-        finally:
-            self.pending -= 1
-
-    async def close(self) -> None:
-        """Let go of the connection inside its thread, then end the thread."""
-        try:
-            await self.thread.call(self.held.dispose)
-            await self.thread.close()
-        finally:
-            self._claim.release()
-
-
-def read_unit(held: HeldConnection, work: Work[T], scope: Scope, guarded: bool) -> T:
-    """Run `work` on the connection's thread, in a snapshot unless one statement is all it sends."""
-    tx = SQLiteTransaction(held, guarded=guarded)
-    try:
-        if scope != "statement":
-            held.begin("BEGIN")
-        return work(tx)
-    finally:
-        tx.end()
-        held.rollback()
-        held.allow_changes()
 
 
 class SQLiteTransport(Transport):
@@ -114,6 +72,8 @@ class SQLiteTransport(Transport):
         """A reader for those who come while a transaction holds the only connection."""
         self._snapshots: list[Lane] = []
         self._opening = False
+        self._reopening = asyncio.Lock()
+        self._was_reopened = False
         self._in_flight = InFlight()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -227,11 +187,13 @@ class SQLiteTransport(Transport):
         """Run `work` on a reader, or through the writer's thread where there is none."""
         self._claim_loop()
         with self._in_flight:
-            return await patiently(
-                lambda: self.translated(self._read(work, scope)),
-                patience=patience,
-                is_busy=self.dialect.is_busy,
-                exhausted=sqlite_driver.lock_error,
+            return await self._twice(
+                lambda: patiently(
+                    lambda: self.translated(self._read(work, scope)),
+                    patience=patience,
+                    is_busy=self.dialect.is_busy,
+                    exhausted=sqlite_driver.lock_error,
+                )
             )
 
     async def _read(self, work: Work[T], scope: Scope) -> T:
@@ -277,9 +239,41 @@ class SQLiteTransport(Transport):
     async def write(self, work: Work[T], *, scope: Scope, patience: float, alone: bool) -> T:
         """Run `work` in a transaction that waiting units may share."""
         self._claim_loop()
-        assert self._queue is not None
         with self._in_flight:
-            return await self._queue.run(work, patience=patience, alone=alone)
+            return await self._twice(lambda: self._write(work, patience, alone))
+
+    async def _write(self, work: Work[T], patience: float, alone: bool) -> T:
+        assert self._queue is not None, "open() comes first"
+        return await self._queue.run(work, patience=patience, alone=alone)
+
+    async def _twice(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Call once more on new connections when SQLite saw no database in the file."""
+        writer = self._writer
+        try:
+            return await call()
+        except sqlite3.DatabaseError as error:
+            if "file is not a database" not in str(error) or not await self._reopened(writer):
+                raise
+        return await call()
+
+    async def _reopened(self, failed: Lane | None) -> bool:
+        """Replace the connections once in the life of a store; whether they are new now."""
+        async with self._reopening:
+            if self._writer is not failed:
+                return True
+            assert self._queue is not None
+            if self._was_reopened or self._queue.is_held or self._path == ":memory:":
+                return False
+            self._was_reopened = True
+            try:
+                await self._open_once()
+            except sqlite_driver.errors():
+                return False
+            former = [*filter(None, (failed, self._aside)), *self._readers]
+            self._readers, self._aside = [], None
+            for lane in former:
+                await to_completion(lane.close())
+            return True
 
     async def begin(self, patience: float) -> HeldTransaction:
         """Take the writer for one transaction; other writes wait for its end, reads do not."""
@@ -317,6 +311,7 @@ class SQLiteTransport(Transport):
         if self._loop is not None and self._loop.is_running():
             raise EventLoopError()
         self._loop, self._in_flight = loop, InFlight()  # whoever waited has gone with its loop
+        self._reopening = asyncio.Lock()
 
     async def close(self) -> None:
         """Finish what is queued, close readers, truncate the WAL, close the writer."""
