@@ -197,12 +197,6 @@ def drop_derived_0031(connection: Connection) -> None:
     connection.exec_driver_sql("DROP TABLE IF EXISTS message_search")
     # With rows they stay: older programs have them, too, where they were needed.
     for name in ("telegram_dm_topic_bindings", "telegram_dm_topic_mode", "delivery_obligations"):
-        connection.exec_driver_sql(
-            f"DO $$ BEGIN IF to_regclass('{name}') IS NOT NULL THEN "
-            f"IF NOT EXISTS (SELECT FROM {name}) THEN DROP TABLE {name}; END IF; "
-            "END IF; END $$"
-        )
-    for name in ("telegram_dm_topic_bindings", "telegram_dm_topic_mode"):  # outside the core schema
         connection.exec_driver_sql(_DROP_IF_EMPTY.format(table=name))
     drop_delegation_leases(connection)
 
