@@ -51,6 +51,7 @@ class Record:
 class Outcome:
     """What came of an import."""
 
+    read: int = 0
     imported: int = 0
     skipped: int = 0
     detached: int = 0
@@ -84,6 +85,7 @@ def import_sessions(
     async def imported(db: SessionDB) -> None:
         with _opened(path) as file, progress("checking", as_json) as shown:
             for batch in batches(records(file, shown, is_lines=is_lines)):
+                outcome.read += len(batch)
                 outcome.rejected += await _faults(db, batch)
             if dry_run or (outcome.rejected and not skip_invalid):
                 return
@@ -207,7 +209,8 @@ def _report(outcome: Outcome, *, dry_run: bool, as_json: bool) -> None:
             f"hermes-orm: {counted(len(outcome.rejected), 'record')} rejected{hint}", err=True
         )
     if dry_run:
-        show("Nothing was written: this was a dry run.")
+        accepted = outcome.read - len(outcome.rejected)
+        show(f"{counted(accepted, 'session')} would be imported, unless they exist already.")
     else:
         skipped = f", {outcome.skipped:,} existed already" if outcome.skipped else ""
         detached = f", {outcome.detached:,} without their parents" if outcome.detached else ""

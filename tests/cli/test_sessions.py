@@ -185,11 +185,13 @@ def test_rejected_records_are_reported(store: str, tmp_path: Path) -> None:  # u
             (2, None),
             (3, "t"),
         ]
-        assert told["imported"] == 0
+        assert (told["read"], told["imported"]) == (4, 0)
         assert ids("list", "--all") == before
     assert "record 3 (t): title is already in use" in run(
         "sessions", "import", str(document), code=1
     )
+    dry = run("sessions", "import", str(document), "--dry-run", code=3)
+    assert "1 session would be imported" in dry
     told = result("sessions", "import", str(document), "--skip-invalid", code=3)
     assert (told["imported"], len(told["rejected"])) == (1, 3)
 
