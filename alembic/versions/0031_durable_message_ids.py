@@ -81,10 +81,11 @@ def give_uids(db: Schema) -> None:
 
 def upgrade() -> None:
     db = Schema.of(op)
-    db.add_columns("messages", *MESSAGES)
-    give_uids(db)  # before there is an index, which costs less to make than to keep
+    if not db.offline:  # before there is an index, which costs less to make than to keep
+        db.add_columns("messages", *MESSAGES)
+        give_uids(db)
     schema(db)
-    if db.frozen.WRITERS_GO_ON:
+    if db.offline or db.frozen.WRITERS_GO_ON:
         give_uids(db)
     describe(db)
 
