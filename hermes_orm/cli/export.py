@@ -33,7 +33,7 @@ def export(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[SESSION]...", help="Ids, beginnings of ids, or titles. Default: all sessions."
+            metavar="SESSION", help="Ids, beginnings of ids, or titles. Default: all sessions."
         ),
     ] = None,
     to: Annotated[

@@ -39,11 +39,11 @@ SessionsDir = Annotated[
 ]
 Names = Annotated[
     list[str],
-    typer.Argument(metavar="SESSION...", help="Ids, beginnings of ids, or titles."),
+    typer.Argument(metavar="SESSION", help="Ids, beginnings of ids, or titles."),
 ]
 MaybeNames = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[SESSION]...", help="Ids, beginnings of ids, or titles."),
+    typer.Argument(metavar="SESSION", help="Ids, beginnings of ids, or titles."),
 ]
 
 
