@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -93,10 +93,14 @@ async def copy_database(
         raise ValueError("source and target are the same database: name another target")
     tell = progress or (lambda what, done, total: None)
     settings = load_settings(hermes_home())
-    async with _source(origin, settings) as held, _target(copy, settings) as loading:
-        report = await _Copy(held, make_bulk(origin), loading, make_bulk(copy), tell).run(
-            CopyReport(str(origin), str(copy)), _name(origin)
-        )
+    report = CopyReport(str(origin), str(copy))
+    async with AsyncExitStack() as reading:
+        held = await reading.enter_async_context(_source(origin, settings))
+        async with _target(copy, settings) as loading:
+            run = _Copy(held, make_bulk(origin), loading, make_bulk(copy), tell)
+            last_id = await run.copy(report, _name(origin))
+            await reading.aclose()  # a SQLite file without WAL takes writes again
+            await run.complete(report, last_id)
     await fill_index(copy, tell)
     return report
 
@@ -148,19 +152,23 @@ class _Copy:
         self._tell = tell
         self._marker = target.dialect.content_marker
         self._done = self._total = 0
+        self._tables: list[Carried] = []
 
-    async def run(self, report: CopyReport, mark: str) -> CopyReport:
-        """Claim the target, copy, verify, and complete the target but for its search index."""
+    async def copy(self, report: CopyReport, mark: str) -> int:
+        """Claim the target and copy all tables; return the greatest id that a message ever had."""
         tables = await self._common(report)
-        report.resumed = await self._write(lambda tx: self._claim(tx, tables, mark))
+        report.resumed = await self._write(partial(self._claim, tables=tables, mark=mark))
         for each in tables:
             digest = await self._copy(each, report)
             report.tables[each.table.name] = TableReport(digest.rows, digest.hex)
-        await self._verify(tables, report)
+        self._tables = tables
+        return await self._read(self._source_bulk.last_id)
+
+    async def complete(self, report: CopyReport, last_id: int) -> None:
+        """Verify the target, which has to be like the source, and make what is derived."""
+        await self._verify(report)
         self._tell("references and recency", self._done, self._total)
-        last_id = await self._read(self._source_bulk.last_id)
-        report.dangling = await self._write(lambda tx: self._complete(tx, last_id))
-        return report
+        report.dangling = await self._write(partial(self._resume, last_id=last_id))
 
     async def _read(self, work: Work[T]) -> T:
         return await self._source.read(work, scope="snapshot", patience=PATIENCE)
@@ -256,9 +264,9 @@ class _Copy:
             digest.add(conversion.portable(rows))
         return digest
 
-    async def _verify(self, tables: list[Carried], report: CopyReport) -> None:
+    async def _verify(self, report: CopyReport) -> None:
         self._done = 0
-        for each in tables:
+        for each in self._tables:
             name = each.table.name
             found, wanted = await self._digest(self._target, each), report.tables[name]
             if (found.rows, found.hex) != (wanted.rows, wanted.sha256):
@@ -269,7 +277,7 @@ class _Copy:
                 )
             self._advance(f"verifying {name}", found.rows)
 
-    def _complete(self, tx: Transaction, last_id: int) -> dict[str, int]:
+    def _resume(self, tx: Transaction, last_id: int) -> dict[str, int]:
         self._bulk.set_last_id(tx, last_id)
         return self._bulk.resume(tx)
 
