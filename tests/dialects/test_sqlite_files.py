@@ -21,6 +21,7 @@ from hermes_orm import (
     SessionDB,
     get_last_init_error,
     is_zeroed_state_db,
+    migrations,
     preflight_db_writability,
     quarantine_zeroed_state_db,
 )
@@ -125,6 +126,9 @@ async def test_what_counts_as_zeroed(tmp_path: Path) -> None:
     assert not await is_zeroed_state_db(written(bytes(15) + b"x"), probe_bytes=1)
     assert not await is_zeroed_state_db(written(b"SQLite format 3\0" + bytes(100)))
     assert not await is_zeroed_state_db(tmp_path / "missing")
+    assert not await is_zeroed_state_db(tmp_path)
+    os.mkfifo(tmp_path / "fifo")
+    assert not await is_zeroed_state_db(tmp_path / "fifo")
     assert await quarantine_zeroed_state_db(tmp_path / "missing") is None
     zeroed = written(bytes(100))
     with files.claimed(zeroed):
@@ -164,6 +168,9 @@ async def test_foreign_file_and_its_wal_are_left_alone(tmp_path: Path, read_only
         for _ in range(2):
             with pytest.raises(sqlite3.DatabaseError, match="file is not a database"):
                 await db.get_session("s")
+    for act in (migrations.upgrade, migrations.adopt):
+        with pytest.raises(sqlite3.DatabaseError, match="file is not a database"):
+            await act(str(path))
     assert (path.read_bytes(), wal.read_bytes()) == before
     assert names(tmp_path) == {"state.db", "state.db-wal"}
 
@@ -220,6 +227,20 @@ async def test_nothing_is_acknowledged_that_is_not_in_the_file(path: Path, how: 
             aside.rename(path)
             await db.append_message("s", "user", "kept, too")
             assert [m["content"] for m in await db.get_messages("s")] == ["kept", "kept, too"]
+
+
+async def test_closing_spares_the_wal_of_a_file_that_took_the_place(path: Path) -> None:
+    async with SessionDB(path) as db:
+        await db.create_session("s", "cli")
+        path.rename(path.with_name("aside.db"))
+        for suffix in ("-wal", "-shm"):  # whoever replaces a file well does this, too
+            path.with_name(f"{path.name}{suffix}").unlink(missing_ok=True)
+        with closing(driver.module().connect(str(path))) as other:
+            other.execute("PRAGMA journal_mode=wal")
+            other.execute("CREATE TABLE t (x)")
+            await db.close()
+            assert (path.parent / f"{path.name}-wal").stat().st_size > 0
+            assert other.execute("SELECT count(*) FROM t").fetchone() == (0,)
 
 
 async def test_moved_during_a_unit(path: Path) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import stat
 import threading
 import time
 from collections import Counter
@@ -95,7 +96,10 @@ def content(path: str | os.PathLike[str], probe_bytes: int = 100) -> Content:
     """Return what a file holds by its first bytes; `unknown` if it can't, or must not, be read."""
     with untouched(path) as may_open:
         try:
-            if os.stat(path).st_size == 0:
+            status = os.stat(path)
+            if not stat.S_ISREG(status.st_mode):
+                return "unknown"
+            if status.st_size == 0:
                 return "empty"
             if may_open:
                 return _content(Path(path), probe_bytes)

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from hermes_orm.dialects.inspection import Finding, Status, Step
 from hermes_orm.dialects.sqlite import driver as sqlite_driver
 from hermes_orm.dialects.sqlite.adoption.fingerprint import Findings, examine, objects
-from hermes_orm.dialects.sqlite.migrating import new_engine
+from hermes_orm.dialects.sqlite.migrating import opened
 from hermes_orm.errors import SchemaError
 from hermes_orm.location import SqliteLocation
 from hermes_orm.models.meta import HEAD_REVISION
@@ -32,7 +32,7 @@ async def inspect(location: SqliteLocation, action: Callable[[Connection], T]) -
     """Run `action` on a connection that may write: FTS5 takes its check for a change."""
 
     def run() -> T:
-        with new_engine(location.path).connect() as connection:
+        with opened(location.path) as connection:
             return action(connection)
 
     return await asyncio.to_thread(run)

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine, NullPool, create_engine
 
 from hermes_orm.completion import to_completion
 from hermes_orm.dialects.adoption import Adoption, AdoptionReport
-from hermes_orm.dialects.sqlite import ddl
+from hermes_orm.dialects.sqlite import ddl, files
 from hermes_orm.dialects.sqlite import driver as sqlite_driver
 from hermes_orm.dialects.sqlite.adoption import adopting
 from hermes_orm.dialects.sqlite.adoption.backup import Backup
@@ -54,7 +54,7 @@ async def read_with(location: SqliteLocation, action: Callable[[Connection], T])
     """Run `action` on a connection that can't write; a missing file is an OperationalError."""
 
     def run() -> T:
-        with new_engine(location.path, mode="ro").connect() as connection:
+        with opened(location.path, mode="ro") as connection:
             return action(connection)
 
     return await asyncio.to_thread(run)
@@ -89,7 +89,7 @@ class _Migration:
 
     def run(self, action: Callable[[Connection], T]) -> T:
         """Run `action` between what a file needs before and after it; commit all, or nothing."""
-        with new_engine(self._path, timeout=self._lock_wait).connect() as connection:
+        with opened(self._path, timeout=self._lock_wait) as connection:
             self._examine(connection)  # a refusal must not even take the write lock
             try:
                 with connection.begin():
@@ -141,8 +141,15 @@ class _Migration:
         return findings
 
 
-def new_engine(path: Path, *, mode: str = "rw", timeout: float = 5.0) -> Engine:
-    """Return an engine for a file that exists; its connections run in autocommit."""
+@contextlib.contextmanager
+def opened(path: Path, *, mode: str = "rw", timeout: float = 5.0) -> Iterator[Connection]:
+    """Connect to a file that exists, in autocommit; what is no database is left untouched."""
+    files.check_is_database(str(path))
+    with files.claimed(path), _new_engine(path, mode, timeout).connect() as connection:
+        yield connection
+
+
+def _new_engine(path: Path, mode: str, timeout: float) -> Engine:
     module = sqlite_driver.module()
 
     def connect() -> Any:

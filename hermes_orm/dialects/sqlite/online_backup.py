@@ -10,6 +10,7 @@ from pathlib import Path
 
 from hermes_orm import clock
 from hermes_orm.dialects.sqlite import driver as sqlite_driver
+from hermes_orm.dialects.sqlite import files
 
 PAGES = 1000
 """Copied at a time; writers go on in between."""
@@ -41,7 +42,9 @@ def _copy(path: Path, target: Path, share: Callable[[int, int], None]) -> None:
     def progress(status: int, remaining: int, total: int) -> None:
         share(total - remaining, total)
 
+    files.check_is_database(str(path))
     with (
+        files.claimed(path),
         closing(connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as source,
         closing(connect(str(target), isolation_level=None)) as copy,
     ):

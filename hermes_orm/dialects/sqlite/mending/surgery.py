@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError
 
 from hermes_orm.dialects.sqlite import driver as sqlite_driver
 from hermes_orm.dialects.sqlite.mending import health
-from hermes_orm.dialects.sqlite.migrating import new_engine
+from hermes_orm.dialects.sqlite.migrating import opened
 from hermes_orm.dialects.sqlite.search_ddl import CJK
 from hermes_orm.dialects.sqlite.search_upkeep import INDEXES, restore_search
 
@@ -48,8 +48,7 @@ def _rebuild_fts(path: Path) -> None:
 
 
 def _recreate_fts(path: Path) -> None:
-    engine = new_engine(path)
-    with engine.connect() as connection, connection.begin():
+    with opened(path) as connection, connection.begin():
         connection.exec_driver_sql("BEGIN IMMEDIATE")
         restore_search(connection)
 
