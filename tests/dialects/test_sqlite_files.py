@@ -327,6 +327,19 @@ async def test_files_are_private(tmp_path: Path) -> None:  # 4.10
     assert len(modes) > 1, "no journal seen"
 
 
+async def test_relative_path_is_of_the_directory_at_the_first_use(
+    path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(path.parent)
+    async with SessionDB(path.name) as db:
+        await db.create_session("s", "cli")
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        await db.append_message("s", "user", "x")
+        assert await asyncio.gather(*(db.message_count("s") for _ in range(3))) == [1] * 3
+    assert names(tmp_path / "elsewhere") == set()
+
+
 async def test_header_page_alone_is_an_empty_file(tmp_path: Path) -> None:  # 40, 4.7
     path = tmp_path / "state.db"
     with closing(driver.module().connect(str(path))) as connection:

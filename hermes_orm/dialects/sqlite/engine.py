@@ -132,6 +132,7 @@ class SQLiteTransport(Transport):
 
     def _connect(self, claim: files.Claim) -> Any:
         if self._path != ":memory:":
+            self._path = os.path.abspath(self._path)  # whatever the working directory will be
             if not self._read_only:
                 self._make_ready(Path(self._path))
             files.check_is_database(self._path)
@@ -151,7 +152,7 @@ class SQLiteTransport(Transport):
             logger.warning("%s existed with 0 bytes: a new database is created in it", path)
 
     def _connect_read_only(self, claim: files.Claim) -> Any:
-        quoted = urllib.parse.quote(os.path.abspath(self._path))
+        quoted = urllib.parse.quote(self._path)
         frozen = "&immutable=1" if self._read_only and files.is_frozen(self._path) else ""
         claim.take()
         return self._with_tokenizer(_connection(f"file:{quoted}?mode=ro{frozen}", uri=True))
