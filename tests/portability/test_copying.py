@@ -129,10 +129,8 @@ asyncio.run(copy_database(sys.argv[1], sys.argv[2], progress=progress))
 """
 
 KILLED_AT = [
-    ("copying sessions", 1),
     ("copying messages", 2),
     ("copying messages", 3),
-    ("verifying messages", 1),
     ("references and recency", 1),
     ("indexing messages", 1),
 ]
