@@ -170,12 +170,12 @@ async def test_file_that_was_no_database_for_a_moment(db: SessionDB) -> None:  #
 async def test_reopening_takes_everybody_along(path: Path) -> None:
     async with SessionDB(path) as db:
         await db.create_session("s", "cli")
-        work = [db.database.write(Once(times=1)), *(db.set_meta(f"k{i}", "v") for i in range(9))]
+        work = [db.database.write(Once(times=1)), *(db.set_meta(f"k{i}", "v") for i in range(300))]
         reads = [db.get_session("s") for _ in range(9)]
         done = await asyncio.gather(*work, *reads)
         assert done[0] == "done"
-        assert {row["id"] for row in done[10:]} == {"s"}
-        assert await db.get_meta("k8") == "v"
+        assert {row["id"] for row in done[301:]} == {"s"}
+        assert await db.get_meta("k299") == "v"
 
 
 async def test_readers_do_not_pin_the_wal(make_location: Callable[..., str]) -> None:  # L8

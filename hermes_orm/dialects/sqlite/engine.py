@@ -43,6 +43,7 @@ logger = logging.getLogger("hermes_orm.sqlite")
 T = TypeVar("T")
 
 DRIVER_TIMEOUT = 1.0
+IDLE_POLL = 0.005
 
 
 class SQLiteTransport(Transport):
@@ -262,8 +263,9 @@ class SQLiteTransport(Transport):
         async with self._reopening:
             if self._writer is not failed:
                 return True
-            assert self._queue is not None
-            if self._was_reopened or self._queue.is_held or self._path == ":memory:":
+            queue = self._queue
+            assert queue is not None
+            if self._was_reopened or queue.is_held or self._path == ":memory:":
                 return False
             self._was_reopened = True
             try:
@@ -272,8 +274,7 @@ class SQLiteTransport(Transport):
                 return False
             former = [*filter(None, (failed, self._aside)), *self._readers]
             self._readers, self._aside = [], None
-            for lane in former:
-                await to_completion(lane.close())
+            await to_completion(_retire(queue, former))
             return True
 
     async def begin(self, patience: float) -> HeldTransaction:
@@ -328,6 +329,14 @@ class SQLiteTransport(Transport):
             await self._writer.thread.call(lambda: upkeep.checkpoint(driver, "TRUNCATE"))
         await self._writer.close()
         self._writer = self._queue = None
+
+
+async def _retire(queue: WriteQueue, lanes: list[Lane]) -> None:
+    """Close connections after everybody who waited for them has been answered."""
+    while not queue.is_idle:  # noqa: ASYNC110  (happens once in the life of a store at most)
+        await asyncio.sleep(IDLE_POLL)
+    for lane in lanes:
+        await lane.close()
 
 
 def _connection(name: str, *, uri: bool = False) -> Any:

@@ -101,6 +101,11 @@ class WriteQueue:
         """Whether the connection is somebody's own, from its BEGIN to its release."""
         return bool(self._running) and self._running[0].holds
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody waits and nothing runs."""
+        return not (self._running or self._waiting or self._pausing)
+
     async def _answered(self, unit: Waiting) -> Any:
         self._waiting.append(unit)
         self._start()
