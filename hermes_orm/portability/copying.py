@@ -86,11 +86,7 @@ async def copy_database(
     as it was, when it holds anything else, and SchemaError when a schema is not the newest.
     """
     origin, copy = locate(source), locate(target)
-    for location in (origin, copy):
-        if isinstance(location, SqliteLocation) and location.is_memory:
-            raise ValueError("a database in memory can't be copied: give a file or a URL")
-    if _name(origin) == _name(copy):
-        raise ValueError("source and target are the same database: name another target")
+    _check(origin, copy)
     tell = progress or (lambda what, done, total: None)
     settings = load_settings(hermes_home())
     report = CopyReport(str(origin), str(copy))
@@ -103,6 +99,16 @@ async def copy_database(
             await run.complete(report, last_id)
     await fill_index(copy, tell)
     return report
+
+
+def _check(origin: Location, copy: Location) -> None:
+    for location in (origin, copy):
+        if isinstance(location, SqliteLocation) and location.is_memory:
+            raise ValueError("a database in memory can't be copied: give a file or a URL")
+    if _name(origin) == _name(copy):
+        raise ValueError("source and target are the same database: name another target")
+    if isinstance(origin, SqliteLocation) and not origin.path.exists():
+        raise FileNotFoundError(f"{origin} does not exist: name the database to be copied")
 
 
 def _name(location: Location) -> str:

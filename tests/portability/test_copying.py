@@ -111,7 +111,7 @@ async def test_what_is_in_use_is_refused_and_left_alone(
         await copy_database(target, target)
     with pytest.raises(ValueError, match="in memory"):
         await copy_database(target, ":memory:")
-    with pytest.raises(Exception, match="unable to open"):
+    with pytest.raises(FileNotFoundError, match="does not exist"):
         await copy_database(tmp_path / "none.db", tmp_path / "new.db")
     assert not (tmp_path / "new.db").exists()
 
