@@ -10,6 +10,9 @@ from hermes_orm.rows import JsonObject
 
 _COMPACT: Final = (",", ":")
 
+MAX_KEY_BYTES: Final = 1024
+"""Length of ids, keys and sources, on both databases: indexes of PostgreSQL hold no more."""
+
 session_text: Final = encode_text
 """Return an argument as stored text: lone surrogates and U+0000 become U+FFFD, None stays."""
 
@@ -25,14 +28,30 @@ def lookup_key(value: object) -> str | None:
 def stored_key(value: object, name: str = "session id") -> str:
     """Return an id or key that is to be stored, never altered.
 
-    Raises ValueError when it holds U+0000 or a lone surrogate; `name` says what it is.
+    Raises ValueError when it holds U+0000 or a lone surrogate, or is longer than an index holds;
+    `name` says what it is.
     """
     key = lookup_key(value)
     if key is None:
         raise ValueError(
             f"a {name} cannot be None or hold U+0000 or a lone surrogate; remove them first"
         )
-    return key
+    return _fitting(key, name)
+
+
+def indexed_text(value: object, name: str) -> str | None:
+    """Return an argument as `session_text` does; ValueError when no index can hold it."""
+    text = encode_text(value)
+    return None if text is None else _fitting(text, name)
+
+
+def _fitting(text: str, name: str) -> str:
+    if len(text) > MAX_KEY_BYTES // 4 and (size := len(text.encode())) > MAX_KEY_BYTES:
+        raise ValueError(
+            f"a {name} has at most {MAX_KEY_BYTES} bytes as UTF-8, and this one has {size}: "
+            "shorten it, or give a hash of it"
+        )
+    return text
 
 
 _LOWER: Final = {ord(capital): capital.lower() for capital in string.ascii_uppercase}

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from hermes_orm.session_text import (
+    MAX_KEY_BYTES,
     decode_config,
     encode_config,
+    indexed_text,
     lookup_key,
     session_text,
     stored_key,
@@ -39,7 +41,17 @@ def test_a_key_that_cannot_be_stored_is_refused(key: object) -> None:
         stored_key(key, "meta key")
 
 
-@pytest.mark.parametrize("key", ["", "s-1", "x" * 100_000, "温室"])
+@pytest.mark.parametrize("key", ["x" * 1025, "温" * 342])
+def test_a_key_that_no_index_holds_is_refused(key: str) -> None:
+    with pytest.raises(ValueError, match="a source has at most 1024 bytes"):
+        indexed_text(key, "source")
+    with pytest.raises(ValueError, match="a session id has at most 1024 bytes") as caught:
+        stored_key(key)
+    assert key not in str(caught.value)
+    assert lookup_key(key) == key  # finds nothing, or what another program stored
+
+
+@pytest.mark.parametrize("key", ["", "s-1", "x" * MAX_KEY_BYTES, "温室"])
 def test_keys_are_never_altered(key: str) -> None:
     assert stored_key(key) == lookup_key(key) == key
 

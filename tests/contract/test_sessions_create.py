@@ -268,7 +268,7 @@ async def test_text_that_cannot_be_stored_is_replaced(db: Any) -> None:
 
 
 async def test_empty_and_long_ids_are_ids(db: Any) -> None:
-    for key in ("", "x" * 5000):
+    for key in ("", "x" * 1024):
         assert await db.create_session(key, "cli") == key
         assert (await db.get_session(key))["id"] == key
     await db.create_session("c", "cli", parent_session_id="")

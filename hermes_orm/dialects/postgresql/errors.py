@@ -12,6 +12,7 @@ from hermes_orm.dialects.postgresql.options import DEFAULT_PORT, EngineOptions
 
 BUSY = {"40001", "40P01", "55P03"}
 """Serialization failure, deadlock, lock timeout: the same unit may succeed in a moment."""
+PROGRAM_LIMIT = "54000"
 
 
 class ServerError(Exception):
@@ -95,6 +96,8 @@ def translate(error: BaseException, *, lost: bool = False) -> BaseException:
     if not is_from_driver(error):
         return error
     state = sqlstate_of(error)
+    if state == PROGRAM_LIMIT and "index row" in _primary_message(error):
+        return ValueError("an id, key or source is longer than an index holds: shorten it")
     if state is None:
         unreachable = lost or isinstance(error, exc.OperationalError)
         cls: type[Any] = StoreOperationalError if unreachable else StoreDatabaseError

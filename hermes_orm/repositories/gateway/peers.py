@@ -39,7 +39,7 @@ from hermes_orm.repositories.lineage.ancestry import SESSION_ID
 from hermes_orm.repositories.lineage.lineage import SessionAlias, with_carried
 from hermes_orm.repositories.sessions.end_reasons import RECOVERABLE_END_REASONS, RESET_END_REASONS
 from hermes_orm.repositories.sessions.flags import changing
-from hermes_orm.session_text import lookup_key, session_text, stored_key
+from hermes_orm.session_text import indexed_text, lookup_key, session_text, stored_key
 
 HANDED_OFF: Final = "completed"
 
@@ -165,6 +165,8 @@ def _in_chat(empty: frozenset[str]) -> Select[Any]:
 
 LATEST_BY_KEY = Prepared(_latest_by_key)
 
+_UNINDEXED: Final = {"display_name", "origin_json", "transport_profile"}
+
 
 class PeerRepository(Repository):
     """Peers of sessions: source, key, and the chat that the key stands for."""
@@ -178,7 +180,10 @@ class PeerRepository(Repository):
         with_ancestors: bool,
     ) -> None:
         """Write a peer to a session, which is created if need be, or to a lineage that exists."""
-        params = {name: session_text(value) for name, value in peer.items()}
+        params = {
+            name: session_text(value) if name in _UNINDEXED else indexed_text(value, name)
+            for name, value in peer.items()
+        }
         params["session_id"] = stored_key(session_id)
         if with_ancestors:
             self.tx.all(RECORD_LINEAGE, params)

@@ -19,6 +19,7 @@ from hermes_orm.codec import (
     encode_tool_calls,
 )
 from hermes_orm.rows import MessageRow
+from hermes_orm.session_text import indexed_text
 
 MESSAGE_KEYS: Final = tuple(MessageRow.__annotations__)
 """The columns, in order, of the rows that `decode_row` takes."""
@@ -131,7 +132,7 @@ def _encode(marker: str, get: _Get, thought: _Get, now: float) -> EncodedMessage
         "reasoning_details": encode_json(thought("reasoning_details")),
         "codex_reasoning_items": encode_json(thought("codex_reasoning_items")),
         "codex_message_items": encode_json(thought("codex_message_items")),
-        "platform_message_id": encode_text(platform_message_id),
+        "platform_message_id": indexed_text(platform_message_id, "platform message id"),
         "observed": 1 if get("observed") else 0,
         "_compressed_summary": 1 if get("_compressed_summary") else 0,
         "api_content": encode_api_content(marker, get("api_content")),

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from hermes_orm.codec import is_encodable
 from hermes_orm.repositories.portability.rows import RejectedSession
 from hermes_orm.repositories.sessions.prompts import prompt_hash
-from hermes_orm.session_text import decode_config, encode_config, session_text
+from hermes_orm.session_text import MAX_KEY_BYTES, decode_config, encode_config, session_text
 
 MOST_SESSIONS: Final = 500
 MOST_MESSAGES: Final = 10_000
@@ -18,6 +19,8 @@ MOST_MESSAGES_IN_ALL: Final = 50_000
 SESSION_BYTES: Final = 5 * 2**20
 """Of a session as compact JSON in UTF-8."""
 IMPORT_BYTES: Final = 25 * 2**20
+
+_NO_JSON: Final = "session must be JSON serializable"
 
 
 class Rejected(Exception):
@@ -97,6 +100,7 @@ class Inspection:
         are_objects = all(isinstance(message, dict) for message in messages)
         _require(are_objects, "messages must contain only objects")
         yield from self._weigh(entry, messages)
+        _require(len(key.encode(errors="replace")) <= MAX_KEY_BYTES, "session id is too long")
         _require("\0" not in key, "session id must not contain U+0000")
         config = _config_text(entry.get("model_config"))
         values = fields.of_session(entry)
@@ -128,11 +132,18 @@ def _id_of(entry: dict[Any, Any]) -> str:
     return str(entry.get("id") or "").strip()
 
 
-def _size(value: object) -> int:
+def _size(record: dict[Any, Any]) -> int:
+    """Return the bytes of a session or message as JSON; raise Rejected for what would be lost.
+
+    Structured values are stored as JSON, in which lone surrogates stay; no text column keeps one.
+    """
+    texts = (value for value in record.values() if isinstance(value, str))
     try:
-        return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
-    except (TypeError, ValueError, RecursionError):  # UnicodeEncodeError is a ValueError
-        raise Rejected("session must be JSON serializable") from None
+        _require(all(map(is_encodable, texts)), _NO_JSON)
+        text = json.dumps(record, ensure_ascii=False, separators=(",", ":"))
+        return len(text.encode(errors="surrogatepass"))
+    except (TypeError, ValueError, RecursionError):
+        raise Rejected(_NO_JSON) from None
 
 
 def _config_text(given: object) -> str | None:

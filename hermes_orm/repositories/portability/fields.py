@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StrictSt
 from hermes_orm import clock
 from hermes_orm.codec import encode_integer, encode_timestamp
 from hermes_orm.repositories.portability.entries import Rejected
-from hermes_orm.session_text import sanitize_title, session_text
+from hermes_orm.session_text import indexed_text, sanitize_title, session_text
 
 
 def _integer(value: object) -> int | None:
@@ -42,6 +42,7 @@ def _end(value: object) -> float | None:
 
 
 Text = Annotated[StrictStr | None, AfterValidator(session_text)]
+Key = Annotated[StrictStr | None, AfterValidator(lambda value: indexed_text(value, "key"))]
 Count = Annotated[int, BeforeValidator(_count)]
 Cost = Annotated[float | None, BeforeValidator(_cost)]
 
@@ -65,8 +66,8 @@ class SessionFields(BaseModel):
     """What is taken over of a session, checked in this order; numbers that are none are ignored."""
 
     parent_session_id: StrictStr | None = None
-    source: Text = None
-    user_id: Text = None
+    source: Key = None
+    user_id: Key = None
     model: Text = None
     system_prompt: Text = None
     end_reason: Text = None

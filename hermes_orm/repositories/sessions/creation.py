@@ -20,7 +20,13 @@ from hermes_orm.repositories.sessions.keys import have_same_profile
 from hermes_orm.repositories.sessions.markers import RESET_FROM
 from hermes_orm.repositories.sessions.prompts import PromptRepository, prompt_hash
 from hermes_orm.repositories.sessions.sessions import STORE_CONFIG
-from hermes_orm.session_text import decode_config, encode_config, session_text, stored_key
+from hermes_orm.session_text import (
+    decode_config,
+    encode_config,
+    indexed_text,
+    session_text,
+    stored_key,
+)
 
 
 class SessionFields(TypedDict, total=False):
@@ -49,6 +55,7 @@ class NewSessionFields(SessionFields, total=False):
 
 _KEYWORDS: Final = NewSessionFields.__annotations__.keys()
 _TEXTS: Final = _KEYWORDS - {"model_config", "system_prompt", "parent_session_id"}
+_INDEXED: Final = _TEXTS & {"session_key", "user_id", "chat_id", "chat_type", "thread_id"}
 _FILLED: Final = (*sorted(_TEXTS), "parent_session_id", "model_config", "system_prompt_hash")
 
 PLACE: Final = ("cwd", "git_repo_root", "git_branch", "profile_name")
@@ -93,9 +100,10 @@ class NewSession:
         prompt = session_text(fields.get("system_prompt"))
         profile = session_text(fields.get("profile_name"))
         row: dict[str, Any] = {name: session_text(fields.get(name)) for name in _TEXTS}
+        row |= {name: indexed_text(fields.get(name), name) for name in _INDEXED}
         row |= {
             "id": key,
-            "source": session_text(source),
+            "source": indexed_text(source, "source"),
             "started_at": clock.now(),
             "parent_session_id": parent,
             "profile_name": profile if profile and profile.strip() else None,

@@ -23,7 +23,7 @@ from hermes_orm.dialects.accounting import (
     USED,
     Kind,
 )
-from hermes_orm.session_text import session_text, stored_key
+from hermes_orm.session_text import indexed_text, stored_key
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class Report:
         params = _encoded(session_id, given)
         params |= {used: params[name] or "" for used, name in zip(USED, ROUTE, strict=True)}
         params["used_model"] = params["model"] or UNKNOWN
-        return cls("auxiliary", {**params, "task": session_text(task)})
+        return cls("auxiliary", {**params, "task": indexed_text(task, "task")})
 
     @property
     def session_id(self) -> str:
@@ -165,7 +165,7 @@ def _number(name: str, value: Any) -> int | float:
 
 
 def _text(name: str, value: Any) -> str | None:
-    return session_text(value)
+    return indexed_text(value, name)
 
 
 _ENCODERS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
