@@ -310,7 +310,7 @@ class StorageResult(TypedDict):
 
 
 class UsageStatistics(TypedDict):
-    """Usage of a group of sessions; `cost_usd` is the actual cost where known, else the estimate."""
+    """Usage of a group of sessions; `cost_usd` is the actual cost where known, or the estimate."""
 
     key: str
     sessions: int

@@ -65,7 +65,7 @@ async def test_bytes_in_place_of_text(db: SessionDB, raw: Raw, column: str, valu
 
 
 async def test_text_in_place_of_a_time_of_a_peer(db: SessionDB, raw: Raw) -> None:
-    peer = {"source": "tg", "chat_id": "c", "chat_type": "dm"}
+    peer: dict[str, Any] = {"source": "tg", "chat_id": "c", "chat_type": "dm"}
     for session_id in ("ok", "bad", "orphan"):
         key = None if session_id == "orphan" else "k"
         await db.record_gateway_session_peer(session_id, session_key="k", **peer)

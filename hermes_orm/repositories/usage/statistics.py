@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import cast as typed
 
 from sqlalchemy import (
     ColumnElement,
@@ -21,6 +22,7 @@ from sqlalchemy.orm import aliased
 
 from hermes_orm.dialects import Prepared
 from hermes_orm.dialects.accounting import COSTS, COUNTERS, UNKNOWN
+from hermes_orm.dialects.base import Row
 from hermes_orm.dialects.expressions import utc_day
 from hermes_orm.models import Session, SessionModelUsage
 from hermes_orm.repositories.base import Repository
@@ -34,8 +36,8 @@ _GROUPS: Final = get_args(UsageGroup)
 _KEYS: Final = tuple(UsageStatistics.__annotations__)
 _LATEST: Final = literal_column("253402300799.0")
 """The end of the year 9999: neither database has a later day."""
-_GREATEST: Final = literal_column("1e300")
-_EMPTY: Final = literal_column("''")
+_GREATEST: Final[ColumnElement[float]] = literal_column("1e300")
+_EMPTY: Final[ColumnElement[str]] = literal_column("''")
 
 
 def _reported() -> Select[Any]:
@@ -76,7 +78,9 @@ def statistics(by: UsageGroup, bounds: frozenset[str]) -> Prepared:
     is_time = moment.between(literal_column("0.0"), _LATEST)
     day = case((is_time, utc_day(moment)))
     group = func.coalesce(day if by == "day" else usage.c[by], _EMPTY)
-    counters = [func.sum(cast(usage.c[name], Double())).label(name) for name in COUNTERS]
+    counters: list[ColumnElement[Any]] = [
+        func.sum(cast(usage.c[name], Double())).label(name) for name in COUNTERS
+    ]
     estimated, actual = (_finite(usage.c[name]) for name in COSTS)
     costs = [estimated, actual, case((actual > literal_column("0"), actual), else_=estimated)]
     conditions = {
@@ -122,6 +126,6 @@ class StatisticsRepository(Repository):
         return [_summed_up(row) for row in self.tx.all(statistics(by, frozenset(given)), given)]
 
 
-def _summed_up(row: tuple[Any, ...]) -> UsageStatistics:
+def _summed_up(row: Row) -> UsageStatistics:
     summed = dict(zip(_KEYS, row, strict=True))
-    return {**summed, **{name: int(summed[name]) for name in COUNTERS}}  # type: ignore[return-value]
+    return typed(UsageStatistics, summed | {name: int(summed[name]) for name in COUNTERS})
