@@ -34,7 +34,7 @@ UsageGroup: TypeAlias = Literal["model", "provider", "task", "source", "day"]
 
 _GROUPS: Final = get_args(UsageGroup)
 _KEYS: Final = tuple(UsageStatistics.__annotations__)
-_LATEST: Final = literal_column("253402300799.0")
+_LATEST: Final[ColumnElement[float]] = literal_column("253402300799.0")
 """The end of the year 9999: neither database has a later day."""
 _GREATEST: Final[ColumnElement[float]] = literal_column("1e300")
 _EMPTY: Final[ColumnElement[str]] = literal_column("''")
