@@ -62,6 +62,11 @@ class Transaction(ABC):
     def run(self, statement: Prepared, params: Params = NOTHING) -> int:
         """Run a statement that returns no rows; return how many rows it changed."""
 
+    def run_together(self, statements: tuple[Prepared, ...], params: Params) -> None:
+        """Run statements that change different rows, all with the same parameters."""
+        for statement in statements:
+            self.run(statement, params)
+
     @abstractmethod
     def run_many(self, statement: Prepared, rows: Sequence[Params]) -> None:
         """Run a statement once per parameter set, in order."""

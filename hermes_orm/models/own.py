@@ -2,13 +2,12 @@
 
 from typing import Any
 
-from sqlalchemy import ForeignKey, Index, PrimaryKeyConstraint, String
+from sqlalchemy import Index, PrimaryKeyConstraint, String
 from sqlalchemy.orm import Mapped, mapped_column
 from sqlalchemy.types import UserDefinedType
 
 from hermes_orm.models.base import Base, BigInt, EpochSeconds
 from hermes_orm.models.deliveries import DeliveryObligation
-from hermes_orm.models.messages import Message
 from hermes_orm.models.topics import TelegramTopicBinding, TelegramTopicMode
 
 
@@ -43,16 +42,14 @@ class SessionRecency(Base):
 
 
 class MessageSearch(Base):
-    """Search index entry of a message (PostgreSQL only).
+    """Search index entry of a message (PostgreSQL only), which a trigger deletes with it.
 
     `search_text` is the decoded text of structured content; NULL means `messages.content`.
     """
 
     __tablename__ = "message_search"
 
-    message_id: Mapped[BigInt] = mapped_column(
-        ForeignKey(Message.id, ondelete="CASCADE"), primary_key=True, autoincrement=False
-    )
+    message_id: Mapped[BigInt] = mapped_column(primary_key=True, autoincrement=False)
     vec: Mapped[str] = mapped_column(TextSearchVector)
     doc_len: Mapped[int]
     search_text: Mapped[str | None]

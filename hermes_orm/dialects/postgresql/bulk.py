@@ -12,7 +12,7 @@ from hermes_orm.dialects.bulk import Bulk
 from hermes_orm.dialects.indexing import defer_rebuild
 from hermes_orm.dialects.postgresql.transaction import PostgreSQLTransaction
 from hermes_orm.dialects.recency import fill_recency
-from hermes_orm.models import Base, MessageSearch
+from hermes_orm.models import Base
 
 TRIGGERED = ("sessions", "messages")
 SEQUENCE = "pg_get_serial_sequence('messages', 'id')"
@@ -90,8 +90,7 @@ class PostgreSQLBulk(Bulk):
 
 def _references() -> Iterator[ForeignKeyConstraint]:
     for table in Base.metadata.sorted_tables:
-        if table.name != MessageSearch.__tablename__:
-            yield from sorted(table.foreign_key_constraints, key=_column)
+        yield from sorted(table.foreign_key_constraints, key=_column)
 
 
 def _column(reference: ForeignKeyConstraint) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from functools import lru_cache
+from typing import Any, TypeVar, cast
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, UpdateBase, literal_column, select
 
 from hermes_orm.dialects.base import NOTHING, Dialect, Row, Transaction
 from hermes_orm.dialects.prepared import CompiledText, Params, Prepared
@@ -123,6 +124,10 @@ class PostgreSQLTransaction(Transaction):
         self._has_modified |= statement.modifies
         return changed
 
+    def run_together(self, statements: tuple[Prepared, ...], params: Params) -> None:
+        """Run statements that change different rows as one, so in one round trip."""
+        self.run(_together(statements), params)
+
     def run_many(self, statement: Prepared, rows: Sequence[Params]) -> None:
         """Run a statement once per parameter set, in order, in one round trip per buffer."""
         self._run_many(self._permitted(statement), rows)
@@ -151,6 +156,12 @@ class PostgreSQLTransaction(Transaction):
     @abstractmethod
     def _run_many(self, text: CompiledText, rows: Sequence[Params]) -> None:
         """Send a statement with several parameter sets."""
+
+
+@lru_cache
+def _together(statements: tuple[Prepared, ...]) -> Prepared:
+    parts = [cast(UpdateBase, prepared.statement).cte() for prepared in statements]
+    return Prepared(select(literal_column("1")).add_cte(*parts), modifies=True)
 
 
 class AsyncpgTransaction(PostgreSQLTransaction):

@@ -165,7 +165,6 @@ class DeletionRepository(Repository):
 
     def _delete(self, rows: Sequence[Row]) -> None:
         given = {"ids": text_list(row[0] for row in rows)}
-        for statement in DELETE:
-            self.tx.run(statement, given)
+        self.tx.run_together(DELETE, given)
         prompts = {key for row in rows for key in row[1:] if key}
         PromptRepository(self.tx).sweep(*sorted(prompts))

@@ -143,7 +143,6 @@ def test_foreign_keys_have_the_names_that_adopted_databases_have(database: Conne
         "fk_messages_session_id": (["session_id"], "sessions", {}),
         "fk_session_model_usage_session_id": (["session_id"], "sessions", cascade),
         "fk_telegram_dm_topic_bindings_session_id": (["session_id"], "sessions", cascade),
-        "fk_message_search_message_id": (["message_id"], "messages", cascade),
     }
 
 
@@ -156,7 +155,7 @@ def test_keys_are_those_of_sqlite(database: Connection, table: str) -> None:
         assert found["name"] == f"{table}_pkey"
 
 
-def test_only_recency_has_triggers_and_none_fires_on_appends(database: Connection) -> None:
+def test_triggers_keep_derived_tables_and_none_fires_on_appends(database: Connection) -> None:
     rows = database.execute(
         text(
             "SELECT trigger_name, event_object_table, event_manipulation "
@@ -164,7 +163,7 @@ def test_only_recency_has_triggers_and_none_fires_on_appends(database: Connectio
         )
     )
     found = {tuple(row) for row in rows}
-    assert {name for name, _, _ in found} == ddl.RECENCY_TRIGGERS
+    assert {name for name, _, _ in found} == ddl.OWN_TRIGGERS
     assert {event for _, table, event in found if table == "messages"} == {"UPDATE", "DELETE"}
 
 

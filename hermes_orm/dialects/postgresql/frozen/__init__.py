@@ -19,6 +19,7 @@ from hermes_orm.dialects.postgresql.frozen.catalogue import (
 )
 from hermes_orm.dialects.postgresql.markers_ddl import create_json_reader
 from hermes_orm.dialects.postgresql.recency_ddl import RECENCY_TRIGGERS, create_recency_triggers
+from hermes_orm.dialects.postgresql.search_ddl import SEARCH_TRIGGERS, create_search_trigger
 from hermes_orm.dialects.postgresql.trigram_ddl import TRIGRAM_INDEXES, create_trigram_indexes
 from hermes_orm.dialects.recency import fill_recency
 
@@ -72,8 +73,7 @@ OCTETS = "convert_to({text}, 'UTF8')"
 _SEARCH_0031 = (
     """
     CREATE TABLE IF NOT EXISTS message_search (
-        message_id BIGINT NOT NULL CONSTRAINT message_search_pkey PRIMARY KEY
-            CONSTRAINT fk_message_search_message_id REFERENCES messages (id) ON DELETE CASCADE,
+        message_id BIGINT NOT NULL CONSTRAINT message_search_pkey PRIMARY KEY,
         vec TSVECTOR NOT NULL,
         doc_len INTEGER NOT NULL,
         search_text TEXT COLLATE "C"
@@ -181,6 +181,7 @@ def create_derived_0031(connection: Connection) -> None:
     for statement in (*_SEARCH_0031, *_ON_DEMAND_0031):
         connection.exec_driver_sql(statement)
     create_recency_triggers(connection)
+    create_search_trigger(connection)
     create_json_reader(connection)
     create_trigram_indexes(connection)
     add_delegation_leases(connection)
@@ -188,7 +189,7 @@ def create_derived_0031(connection: Connection) -> None:
 
 def drop_derived_0031(connection: Connection) -> None:
     """Drop what revision 0031 created, tables aside that are the same on every database."""
-    for name in sorted(RECENCY_TRIGGERS):
+    for name in sorted(RECENCY_TRIGGERS | SEARCH_TRIGGERS):
         connection.exec_driver_sql(f"DROP FUNCTION IF EXISTS {name}() CASCADE")
     for name in TRIGRAM_INDEXES:
         connection.exec_driver_sql(f"DROP INDEX IF EXISTS {name}")
