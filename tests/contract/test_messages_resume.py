@@ -75,7 +75,7 @@ async def test_only_live_rows_are_resumed(db: Any) -> None:
 
 
 @pytest.mark.usefixtures("family")
-async def test_limits(db: Any) -> None:
+async def test_limits(db: Any) -> None:  # P1
     with pytest.raises(SessionResumeTooLargeError) as resume:
         await db.assert_resume_safe("c", 3)
     assert (resume.value.message_count, resume.value.limit) == (4, 3)
