@@ -48,6 +48,8 @@ class PostgreSQLTransport(Transport):
         self.dialect = dialect
         self._options = options
         self._read_only = read_only
+        self._guards = read_only and options.pooler
+        """Whether each read refuses writes: nothing was sent at start-up that would."""
         self._engine: AsyncEngine | None = None
         self._permits: Permits | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -72,6 +74,8 @@ class PostgreSQLTransport(Transport):
         except BaseException:
             await to_completion(engine.dispose())
             raise
+        if self._options.pins:  # units send their own BEGIN
+            engine = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._engine = engine
         pool = self._options.kwargs
         self._permits = Permits(pool["pool_size"], pool["max_overflow"], pool["pool_timeout"])
@@ -80,14 +84,14 @@ class PostgreSQLTransport(Transport):
     async def read(self, work: Work[T], *, scope: Scope, patience: float) -> T:
         """Run `work` on committed data: one statement, or a snapshot."""
         begin = BEGIN.get(scope)
-        if begin is None and self._read_only and self._options.pooler:
-            begin = BEGIN["snapshot"]  # nothing was sent at start-up that would refuse a write
+        if begin is None and (self._guards or self._options.pins):
+            begin = BEGIN["snapshot"]
         return await self._patiently(work, begin, patience, replaceable=True)
 
     async def write(self, work: Work[T], *, scope: Scope, patience: float, alone: bool) -> T:
         """Run `work` and commit: one statement in AUTOCOMMIT, or a transaction."""
-        is_bounded = patience >= LOCK_TIMEOUT and not self._waits_forever
-        begin = BEGIN.get(scope) if is_bounded else BEGIN["transaction"]
+        is_free = patience >= LOCK_TIMEOUT and not (self._waits_forever or self._options.pins)
+        begin = BEGIN.get(scope) if is_free else BEGIN["transaction"]
         return await self._patiently(work, begin, patience, replaceable=begin is not None)
 
     async def _patiently(

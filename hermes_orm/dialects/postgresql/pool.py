@@ -59,8 +59,12 @@ def _encoding(driver: Any) -> Any:
 
 
 def new_engine(options: EngineOptions, connections: set[Any]) -> AsyncEngine:
-    """Return an engine in AUTOCOMMIT; `connections` always holds the open ones."""
-    engine = create_engine(options, isolation_level="AUTOCOMMIT")
+    """Return an engine; `connections` always holds the open ones.
+
+    It is in AUTOCOMMIT, unless only a transaction is safe (`EngineOptions.pins`).
+    """
+    level = {} if options.pins else {"isolation_level": "AUTOCOMMIT"}
+    engine = create_engine(options, **level)
 
     @event.listens_for(engine.sync_engine, "connect")
     def opened(connection: Any, record: Any) -> None:
