@@ -1,6 +1,7 @@
 """Field reports N (PostgreSQL and its drivers) and O (async life cycle), on every driver.
 
-N10, N13, X15: tests/dialects/postgresql; N11: processes; N8 is documented; O6, O3: see there.
+N10, N13, X15: tests/dialects/postgresql; N2: PgBouncer there; N11: processes; N8 is documented;
+O6: test_field_reports_messages.
 """
 
 import asyncio
@@ -158,6 +159,18 @@ async def test_a_cancelled_append_is_there_or_absent(db: Any) -> None:  # O1
     rows = await db.get_messages("s")
     assert (await db.get_session("s"))["message_count"] == len(rows)
     assert rows[-1]["content"] == "normal"
+
+
+async def test_another_loop_gets_one_clear_error_and_disturbs_nothing(db: Any) -> None:  # O3
+    await db.set_meta("k", "v")
+
+    def elsewhere() -> Any:
+        return asyncio.run(db.get_meta("k"))
+
+    with pytest.raises(RuntimeError, match="event loop"):
+        await asyncio.wait_for(asyncio.to_thread(elsewhere), 10)
+    assert await db.get_meta("k") == "v"
+    await db.set_meta("k", "w")
 
 
 SCRIPTS = {
