@@ -21,10 +21,12 @@ async def import_sessions(database: Database, sessions: list[Any]) -> ImportResu
     """Store sessions that were exported here or elsewhere, with their messages, all or none.
 
     Sessions that exist are skipped, untouched. When an entry is rejected nothing is stored:
-    `errors` tells the index of each, its id and the reason. A session whose parent neither exists
-    nor is imported, or descends from it, is stored without one and counted as `detached`. Messages
-    get new ids and are live. Counters are those of the messages; peer, flags other than `archived`,
-    activity and usage rows are not imported. ValueError for no list, or more than 500 entries.
+    `errors` tells the index of each, its id and the reason. Lone surrogates are kept in structured
+    content, tool calls and other JSON; an id or another text with one is rejected. A session whose
+    parent neither exists nor is imported, or descends from it, is stored without one and counted as
+    `detached`. Messages get new ids and are live. Counters are those of the messages; peer, flags
+    other than `archived`, activity and usage rows are not imported. ValueError for no list, or more
+    than 500 entries.
     """
     inspection = await _inspected(sessions)
     if inspection.rejected:

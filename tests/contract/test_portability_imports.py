@@ -68,6 +68,7 @@ REJECTED: list[tuple[Any, str]] = [
     ({"id": "a", "k": {1, 2}}, "session must be JSON serializable"),
     ({"id": "a", "k": "\ud83d"}, "session must be JSON serializable"),
     ({"id": "\ud83d"}, "session must be JSON serializable"),
+    ({"id": "a", "messages": [user("\ud83d")]}, "session must be JSON serializable"),
     ({"id": "a", "messages": [user(b"raw")]}, "session must be JSON serializable"),
     (CIRCULAR, "session must be JSON serializable"),
     ({"id": "a\0b"}, "session id must not contain U+0000"),

@@ -79,6 +79,30 @@ async def test_all_kinds_of_fields(db: Any, make_location: Callable[..., str]) -
             assert (await other.search_messages("result"))[0]["session_id"] == "s"
 
 
+async def test_lone_surrogates_in_structured_values(
+    db: Any, make_location: Callable[..., str]
+) -> None:
+    """What JSON holds is exported and comes back; texts of columns hold U+FFFD at once."""
+    lone = {"k\ud83d": ["a\udc00", None]}
+    calls = [{"id": "c1", "function": {"name": "f", "arguments": "x\ud83d"}}]
+    await db.create_session("s", "cli", model_config=lone)
+    await db.append_messages_batch(
+        "s",
+        [
+            user([{"type": "text", "text": "a\ud83d"}], display_metadata=lone),
+            assistant("b\ud83d", tool_calls=calls, reasoning_details=[lone]),
+        ],
+    )
+    exported = await db.export_all()
+    assert exported[0]["messages"][0]["content"][0]["text"] == "a\ud83d"
+    assert exported[0]["messages"][1]["tool_calls"] == calls
+    for driver in ("sqlite", "postgresql+asyncpg"):
+        async with SessionDB(make_location(driver)) as other:
+            result = await other.import_sessions(json.loads(json.dumps(exported)))
+            assert result["ok"], result
+            assert comparable(await other.export_all()) == comparable(exported)
+
+
 class RandomStore:
     """A store with random sessions, made by public calls."""
 
