@@ -79,8 +79,10 @@ def _triggers() -> dict[str, tuple[str, str]]:
             WHERE id = NEW.id OR {_group("OLD")}
             """,
         ),
+        # Most leave no group: an UPDATE that finds nothing still opens every index of the table.
         "messages_display_identity_delete": (
-            f"AFTER DELETE ON messages WHEN {_visible('OLD')}",
+            f"AFTER DELETE ON messages WHEN {_visible('OLD')} "
+            f"AND EXISTS (SELECT 1 FROM messages WHERE {_group('OLD')})",
             _leave("OLD"),
         ),
         "messages_message_uid_insert": (

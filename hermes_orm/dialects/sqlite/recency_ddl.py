@@ -32,19 +32,27 @@ _APPENDED = f"""
     )
 """
 
-# The definition is evaluated only when the deleted message may have been the latest one.
+_WAS_LATEST = """
+    OLD.timestamp >= (
+        SELECT last_active FROM hermes_session_recency WHERE session_id = OLD.session_id
+    )
+"""
+
 _REMOVED = """
     UPDATE hermes_session_recency
     SET last_active = (
         SELECT now.last_active FROM ({definition}) AS now WHERE now.session_id = OLD.session_id
     )
-    WHERE session_id = OLD.session_id AND last_active <= OLD.timestamp
+    WHERE session_id = OLD.session_id
     AND EXISTS (SELECT 1 FROM sessions WHERE id = OLD.session_id)
 """
 
 _TRIGGERS = {
     "hermes_recency_message_insert": ("AFTER INSERT ON messages", _APPENDED),
-    "hermes_recency_message_delete": ("AFTER DELETE ON messages", _REMOVED),
+    "hermes_recency_message_delete": (
+        f"AFTER DELETE ON messages WHEN {_WAS_LATEST}",
+        _REMOVED,
+    ),
     "hermes_recency_message_update": (
         "AFTER UPDATE OF timestamp, session_id ON messages "
         "WHEN OLD.timestamp IS NOT NEW.timestamp OR OLD.session_id IS NOT NEW.session_id",

@@ -62,17 +62,15 @@ LOCK = Prepared(
     .order_by(Session.id)
     .with_for_update()
 )
-# By their ids, so in the order of these: FTS5 writes out what it has collected whenever a row comes
-# after one with a higher id.
-_MESSAGES: Final = select(Message.id).where(has_key_of(Message.session_id, bound_texts("ids")))
-
+# SQLite collects the ids where a table has triggers, and deletes in the order of these: FTS5 writes
+# out what it has gathered whenever a row comes after one with a higher id.
 DELETE = tuple(
     Prepared(statement)
     for statement in (
-        delete(Message).where(has_key_of(Message.id, _MESSAGES)),
         *(
             delete(model).where(has_key_of(owner, bound_texts("ids")))
             for model, owner in (
+                (Message, Message.session_id),
                 (SessionModelUsage, SessionModelUsage.session_id),
                 (CompressionLock, CompressionLock.session_id),
                 (SessionTurnLease, SessionTurnLease.conversation_id),
