@@ -1,13 +1,5 @@
-"""Moving a database between revisions, for tests of the revisions themselves.
+"""Moving a database between revisions, for tests of the revisions themselves."""
 
-As a program, `python -m tests.migrations.revisions LOCATION REVISION STATEMENT` upgrades, and kills
-itself before it runs the statement of that number.
-"""
-
-import asyncio
-import os
-import signal
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import cache
@@ -119,23 +111,3 @@ def shape(connection: Connection) -> Shape:
         for name, query in queries.items()
         if name != "extensions"  # they serve others, too: a downgrade leaves them
     }
-
-
-def kill_before(number: int) -> None:
-    """Have this process killed before it runs the statement of that number."""
-    run, count = Schema.run, 0
-
-    def counted(self: Schema, statement: str, **values: Any) -> Any:
-        nonlocal count
-        count += 1
-        if count == number:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return run(self, statement, **values)
-
-    Schema.run = counted  # type: ignore[method-assign]
-
-
-if __name__ == "__main__":
-    location, revision, number = sys.argv[1:]
-    kill_before(int(number))
-    asyncio.run(Database(location).upgrade(revision))

@@ -1,7 +1,5 @@
 """Each revision goes up, down and up; all of them together make what a store creates."""
 
-import asyncio
-import sys
 from argparse import Namespace
 from collections.abc import Callable
 from io import StringIO
@@ -217,23 +215,6 @@ async def test_tables_of_the_host_stay_as_they_are(database: Database) -> None:
     await database.downgrade("0010", force=True)
     assert await database.rows("SELECT version_num FROM alembic_version") == [("host",)]
     assert await database.rows("SELECT id, text FROM notes") == [(1, "kept")]
-
-
-async def test_killed_upgrade_is_completed_by_the_next(database: Database) -> None:
-    await database.upgrade("0001")
-    await database.run(*STORY)
-    for statement in (5, 60, 95):
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "tests.migrations.revisions"),
-            *(database.location, "head", str(statement)),
-            cwd=CHECKOUT,
-        )
-        assert await process.wait() == -9, statement
-        assert await revision_of(database) == [("0001", 1)]
-    await database.upgrade("head")
-    assert await revision_of(database) == [("0031", 31)]
-    await check_search(database)
-    assert await database.rows("SELECT count(*), count(message_uid) FROM messages") == [(3, 3)]
 
 
 def test_scripts_can_be_written_in_both_directions() -> None:
