@@ -5,38 +5,50 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import zip_longest
 from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, run_state_machine_as_test
-from sqlalchemy import delete
+from sqlalchemy import delete, select
 
 from hermes_orm import SessionDB
+from hermes_orm.codec import decode_content
 from hermes_orm.dialects import Transaction
 from hermes_orm.errors import StoreError
 from hermes_orm.models import (
     CompressionLock,
     ConversationGeneration,
+    GatewayHygieneState,
+    GatewayRouting,
     Message,
     Session,
+    SessionModelUsage,
     SessionRecency,
     SessionTurnLease,
     StateMeta,
     SystemPrompt,
 )
+from hermes_orm.tombstones import Tombstones
 from tests.contract.session_values import START
+from tests.contract.tables import OF_THE_MOMENT
 from tests.postgres_server import PostgresServer
 
 WRITTEN = (
     CompressionLock,
     SessionTurnLease,
     Message,
+    SessionModelUsage,
     SessionRecency,
     Session,
     SystemPrompt,
     StateMeta,
     ConversationGeneration,
+    GatewayRouting,
+    GatewayHygieneState,
 )
+UNEQUAL = {*OF_THE_MOMENT, "display_order"}
+"""Columns that hold chance, the time of the server, or what only upstream's triggers write."""
 LAST_ROW_ID = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'messages'"
 CONTINUE_AT = "SELECT setval(pg_get_serial_sequence('messages', 'id'), {} + 1, false)"
 
@@ -45,6 +57,18 @@ def empty(tx: Transaction) -> None:
     """Take away what the operations here write."""
     for model in WRITTEN:
         tx.connection.execute(delete(model))
+
+
+def everything(tx: Transaction) -> list[tuple[str, ...]]:
+    """Return the rows of all these tables as texts."""
+    rows = []
+    for model in WRITTEN:
+        columns = [c for c in model.__table__.columns if c.name not in UNEQUAL]
+        for row in tx.connection.execute(select(*columns)):
+            values = (decode_content(v) if isinstance(v, str) else v for v in row)
+            named = zip(columns, values, strict=True)
+            rows.append(tuple(f"{column}={v!r}" for column, v in named if v is not None))
+    return sorted(rows)
 
 
 def execute(tx: Transaction, statement: str) -> Any:
@@ -63,6 +87,13 @@ async def outcome(store: SessionDB, operation: str, *args: Any, **options: Any) 
         return repr(error)
 
 
+def _first_difference(one: str, other: str) -> str:
+    """Show where two answers part; the whole of them would fill pages."""
+    parting = (at for at, (mine, others) in enumerate(zip_longest(one, other)) if mine != others)
+    at = max(0, next(parting, 0) - 60)
+    return f"{one[at : at + 120]} | {other[at : at + 120]}"
+
+
 class Pair(RuleBasedStateMachine):
     """A store on SQLite and one on PostgreSQL that are told the same."""
 
@@ -76,7 +107,7 @@ class Pair(RuleBasedStateMachine):
             return await asyncio.gather(*calls)
 
         sqlite, postgres = self.runner.run(outcomes())
-        assert sqlite == postgres, operation
+        assert sqlite == postgres, f"{operation}: {_first_difference(sqlite, postgres)}"
         if "Error" in sqlite:
             self.align()
         return sqlite
@@ -91,6 +122,7 @@ class Pair(RuleBasedStateMachine):
     def begin(self) -> None:
         self.clock.time = START
         for store in self.stores:
+            store.database.tombstones = Tombstones()
             self.runner.run(store.database.write(empty))
         self.align()
 

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from tests.conftest import Clock
 from tests.contract.stories import Story, ids
 from tests.contract.test_processes import at_once
@@ -27,6 +29,9 @@ async def test_heartbeats(db: Any, clock: Clock) -> None:
     await db.register_backend_heartbeat(backend_id="a", pid=8, started_at=11, last_heartbeat=40)
     first = (await db.list_backend_heartbeats())[0]
     assert (first["backend_id"], first["pid"], first["profile"], first["host"]) == ("a", 8, "", "")
+    for name in ("started_at", "last_heartbeat"):
+        with pytest.raises(ValueError, match=f"^{name} must be a finite number"):
+            await db.register_backend_heartbeat(backend_id="d", **{**beat, name: float("nan")})
     assert await db.clear_backend_heartbeat("a") is True
     assert await db.clear_backend_heartbeat("a") is False
     assert await db.clear_backend_heartbeat("") is False

@@ -174,6 +174,15 @@ async def test_filters_match_literally(
     assert await every(raw) == []
 
 
+async def test_tokens_beyond_64_bits(db: Any, story: Story) -> None:
+    """Two counters of 64 bits are added up without an error."""
+    await story.new("huge", input_tokens=2**63 - 1, output_tokens=2**63 - 1, ended_at=1.0)
+    await story.new("small", input_tokens=5, output_tokens=2**53, ended_at=1.0)
+    assert await candidates(db, min_tokens=2**63 - 1) == {"huge"}
+    assert await candidates(db, max_tokens=2**53 + 5) == {"small"}
+    assert await db.prune_sessions(None, min_tokens=2**53 + 6) == 1
+
+
 async def test_pinned_sessions_are_spared_in_bulk(
     db: Any, raw: Raw, story: Story, clock: Any
 ) -> None:  # usage 9.40, I3

@@ -12,6 +12,7 @@ from hermes_orm.dialects.expressions import bound_texts, epoch_now, has_key_of, 
 from hermes_orm.gateway_rows import BackendHeartbeat
 from hermes_orm.models import GatewayHeartbeat
 from hermes_orm.repositories.base import Repository
+from hermes_orm.repositories.retention.filters import finite_number
 from hermes_orm.session_text import lookup_key, session_text, stored_key
 
 KEYS: Final = tuple(BackendHeartbeat.__annotations__)
@@ -73,13 +74,14 @@ class HeartbeatRepository(Repository):
 
         `backend_id` is that of one life of a process: it includes something random. Nothing
         happens for an empty one. Lost when others keep the database busy for half a second.
+        ValueError for a time that is not finite.
         """
         if not backend_id:
             return
         row: dict[str, Any] = {
             "backend_id": stored_key(backend_id, "backend id"),
             "pid": int(pid),
-            "started_at": float(started_at),
+            "started_at": finite_number(started_at, "started_at"),
             "profile": session_text(profile) or "",
             "host": session_text(host) or "",
             "now": clock.now(),
@@ -88,7 +90,8 @@ class HeartbeatRepository(Repository):
             self.tx.run(REGISTER_NOW, row)
         else:
             del row["now"]
-            self.tx.run(REGISTER, {**row, "last_heartbeat": float(last_heartbeat)})
+            row["last_heartbeat"] = finite_number(last_heartbeat, "last_heartbeat")
+            self.tx.run(REGISTER, row)
 
     def clear_backend_heartbeat(self, backend_id: str) -> bool:
         """Forget a serving process that ends; False when it is not known."""

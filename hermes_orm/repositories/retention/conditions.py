@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from functools import partial
 from typing import Any, Final
 
@@ -10,9 +11,11 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Double,
+    Numeric,
     SQLColumnExpression,
     and_,
     bindparam,
+    cast,
     func,
     or_,
     select,
@@ -48,8 +51,13 @@ def _cost() -> ColumnElement[float]:
     return func.coalesce(Session.actual_cost_usd, Session.estimated_cost_usd, 0.0)
 
 
-def _tokens() -> ColumnElement[int]:
-    return func.coalesce(Session.input_tokens, 0) + func.coalesce(Session.output_tokens, 0)
+def _tokens() -> ColumnElement[Decimal]:
+    # Two counters of 64 bits make more than 64.
+    first, second = (
+        cast(func.coalesce(column, 0), Numeric())
+        for column in (Session.input_tokens, Session.output_tokens)
+    )
+    return first + second
 
 
 def _is_messageless() -> ColumnElement[bool]:
@@ -69,7 +77,7 @@ def _is_unused() -> ColumnElement[bool]:
 def _was_last_active_before() -> ColumnElement[bool]:
     """What a sweep has ended counts from then on, as if that were a sign of life."""
     name = "last_active_before"
-    bound = bindparam(name, type_=Double())
+    bound: ColumnElement[float] = bindparam(name, type_=Double())
     was_swept = Session.end_reason == STARTUP_ORPHAN_REAP
     return and_(
         _below(name, last_active, Double()),
