@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import os
 import shutil
 import signal
 import sys
@@ -33,8 +34,10 @@ STEPS = [
 ]
 """Functions of an adoption, in the order in which they run."""
 
-KILLED_AFTER = [STEPS[0], STEPS[1], STEPS[4], STEPS[-1]]
+FEW = [STEPS[0], STEPS[1], STEPS[4], STEPS[-1]]
 """While it is copied, with the index gone, with the new schema, and just before the commit."""
+
+KILLED_AFTER = STEPS if os.environ.get("HERMES_TEST_KILL_POINTS") == "all" else FEW
 
 MESSAGES = 40
 OPEN = """
