@@ -107,3 +107,14 @@ async def test_operation_takes_one_round_trip(
     before = wire.round_trips
     await operation(db)
     assert wire.round_trips - before == 1
+
+
+async def test_a_deletion_sends_all_its_changes_at_once(wired: tuple[SessionDB, Wire]) -> None:
+    db, wire = wired
+    for _ in range(STATEMENTS_BEFORE_PREPARING):
+        await db.delete_session("s")
+        await db.create_session("s", "cli")
+    before = wire.round_trips
+    assert await db.delete_session("s")
+    # BEGIN, the session, its delegates, the lock, all changes, COMMIT.
+    assert wire.round_trips - before == 6
