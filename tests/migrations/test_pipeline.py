@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import signal
 import sys
 from argparse import Namespace
 from collections.abc import AsyncIterator, Callable
@@ -41,8 +42,8 @@ def connect(url: str, **options: Any) -> psycopg.Connection:
 
 
 @asynccontextmanager
-async def pipeline(url: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Run `alembic upgrade head` in a process of its own meanwhile; it must succeed."""
+async def pipeline(url: str, code: int = 0) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run `alembic upgrade head` in a process of its own meanwhile; it must end with a code."""
     arguments = ["-m", "alembic", "-x", f"url={url}", "upgrade", "head"]
     process = await asyncio.create_subprocess_exec(
         sys.executable, *arguments, cwd=CHECKOUT, stderr=asyncio.subprocess.PIPE
@@ -50,7 +51,7 @@ async def pipeline(url: str) -> AsyncIterator[asyncio.subprocess.Process]:
     try:
         yield process
         _, errors = await asyncio.wait_for(process.communicate(), 60)
-        assert process.returncode == 0, errors.decode()
+        assert process.returncode == code, errors.decode()
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
@@ -94,6 +95,31 @@ async def test_indexes_of_a_big_table_are_built_while_writers_go_on(
     assert await raw.fetch("SELECT indexdef FROM pg_indexes WHERE indexdef LIKE '%(tool_names)'")
     assert await raw.fetch("SELECT count(message_uid) FROM messages") == [(2002,)]
     assert await raw.fetch("SELECT 1 FROM pg_locks WHERE locktype = 'advisory'") == []
+
+
+@pytest.mark.parametrize("is_ended", [False, True], ids=["server goes on", "server ends it"])
+async def test_pipeline_that_is_killed_while_it_builds_an_index_can_be_run_again(
+    make_location: Callable[..., str], is_ended: bool
+) -> None:
+    url = make_location("postgresql+asyncpg", empty=True)
+    raw = Raw(url)
+    await migrations.upgrade(url, BEFORE_INDEXES)
+    with connect(url, autocommit=True) as writer, connect(url) as reader:
+        writer.execute("INSERT INTO sessions (id, source, started_at) VALUES ('s', 'cli', 1)")
+        writer.execute(MANY_MESSAGES)
+        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        reader.execute("SELECT 1")  # the build waits for the end of this snapshot
+        async with pipeline(url, -signal.SIGKILL) as process:
+            await until(raw, "SELECT 1 FROM pg_stat_progress_create_index")
+            process.kill()
+        if is_ended:
+            await raw.fetch("SELECT pg_terminate_backend(pid) FROM pg_stat_progress_create_index")
+        assert await raw.fetch("SELECT 1 FROM pg_index WHERE NOT indisvalid")
+        async with pipeline(url):
+            reader.rollback()
+    assert await migrations.current(url) == "0031"
+    assert await raw.fetch("SELECT 1 FROM pg_index WHERE NOT indisvalid") == []
+    assert await raw.fetch("SELECT count(message_uid) FROM messages") == [(2001,)]
 
 
 @pytest.mark.parametrize("driver", POSTGRES)
