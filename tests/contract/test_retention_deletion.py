@@ -304,3 +304,17 @@ async def test_opposite_deletions_and_appends_do_not_lock_each_other(
     assert sum(number or 0 for number in numbers) == 30
     assert await raw.fetch("SELECT count(*) FROM messages") == [(0,)]
     assert json.dumps(await parents(raw)) == "{}"
+
+
+async def test_delegates_of_any_depth(db: Any, story: Story, sent: Any) -> None:
+    """A long chain of subagents that ends where it began is found with few statements."""
+    for number in range(30):
+        marker = {"_delegate_from": f"d{(number or 30) - 1}"}
+        await story.new(f"d{number}", config=marker)
+    await story.new("other", config={"_delegate_from": "x"})
+    sent()
+    targets = await db.get_session_delete_targets("d7")
+    assert (targets[0], len(targets)) == ("d7", 30)
+    assert sent() < 10
+    assert await db.delete_session("d7", expected_delete_ids=targets) is True
+    assert await db.session_count() == 1

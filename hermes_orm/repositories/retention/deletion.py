@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence, Set
 from functools import lru_cache
 from typing import Final
@@ -52,10 +53,21 @@ def _delegates() -> ClauseElement:
     )
 
 
+def _all_delegates() -> ClauseElement:
+    marker = config_marker(Session, DELEGATE_FROM)
+    return select(Session.id, Session.parent_session_id, marker).where(
+        Session.model_config.contains(DELEGATE_FROM, autoescape=True), marker.is_not(None)
+    )
+
+
 _GIVEN: Final = has_key_of(Session.id, bound_texts("ids"))
+
+SCANS: Final = 4
+"""How many generations of delegates are looked for one by one; each reads all of `sessions`."""
 
 KNOWN = Prepared(select(Session.id).where(_GIVEN))
 DELEGATES = Prepared(_delegates)
+ALL_DELEGATES = Prepared(_all_delegates)
 LOCK = Prepared(
     select(Session.id, Session.system_prompt_hash, Session.tool_names)
     .where(_GIVEN)
@@ -120,11 +132,25 @@ class DeletionRepository(Repository):
         """Return the delegates of sessions, their delegates, and so on; none of the sessions."""
         found = set(ids)
         latest = found
-        while latest:
+        for _ in range(SCANS):
             rows = self.tx.all(DELEGATES, {"ids": text_list(latest)})
             latest = {row[0] for row in rows} - found
+            if not latest:
+                return found - ids
             found |= latest
-        return found - ids
+        return (found | self._descendants(latest)) - ids
+
+    def _descendants(self, ids: Set[str]) -> set[str]:
+        """Return sessions with their delegates of any depth, which one reading finds."""
+        delegates: defaultdict[str, set[str]] = defaultdict(set)
+        for session_id, parent, marker in self.tx.all(ALL_DELEGATES):
+            delegates[parent].add(session_id)
+            delegates[marker].add(session_id)
+        found, latest = set(ids), set(ids)
+        while latest:
+            latest = set().union(*(delegates[key] for key in latest)) - found
+            found |= latest
+        return found
 
     def delete_with_delegates(
         self, ids: Iterable[str], *, expected: Set[object] | None = None
