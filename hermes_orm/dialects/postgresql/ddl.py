@@ -6,7 +6,7 @@ from hermes_orm.dialects.creation import create_tables, describe_new_database, s
 from hermes_orm.dialects.postgresql.delegations_ddl import add_delegation_leases
 from hermes_orm.dialects.postgresql.markers_ddl import create_json_reader
 from hermes_orm.dialects.postgresql.recency_ddl import RECENCY_TRIGGERS, create_recency_triggers
-from hermes_orm.dialects.postgresql.search_ddl import SEARCH_TRIGGERS, create_search_trigger
+from hermes_orm.dialects.postgresql.search_ddl import SEARCH_TRIGGERS, create_search_triggers
 from hermes_orm.dialects.postgresql.trigram_ddl import create_trigram_indexes
 from hermes_orm.dialects.recency import fill_recency
 from hermes_orm.models import Base
@@ -25,7 +25,7 @@ def create_head(connection: Connection) -> None:
     create_tables(connection, Base.metadata.sorted_tables)
     describe_new_database(connection)
     create_recency_triggers(connection)
-    create_search_trigger(connection)
+    create_search_triggers(connection)
     create_json_reader(connection)
     create_trigram_indexes(connection)
     add_delegation_leases(connection)

@@ -1,4 +1,4 @@
-"""The trigger by which search entries go with their messages.
+"""The triggers by which search entries go with their messages.
 
 A reference that deletes them looks for the entry of each message by itself, which takes several
 times as long as deleting the messages.
@@ -6,27 +6,34 @@ times as long as deleting the messages.
 
 from sqlalchemy import Connection
 
-_NAME = "hermes_message_search_delete"
-
-# SET search_path: the function finds the table also when a statement qualifies its own.
-_FUNCTION = f"""
-    CREATE OR REPLACE FUNCTION {_NAME}() RETURNS trigger LANGUAGE plpgsql
+# SET search_path: a function finds the table also when a statement qualifies its own.
+_FUNCTION = """
+    CREATE OR REPLACE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql
     SET search_path FROM CURRENT AS $body$
     BEGIN
-        DELETE FROM message_search WHERE message_id = ANY (ARRAY(SELECT id FROM changed));
+        {action};
         RETURN NULL;
     END $body$
 """
 
-_TRIGGER = f"""
-    CREATE OR REPLACE TRIGGER {_NAME} AFTER DELETE ON messages
-    REFERENCING OLD TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION {_NAME}()
-"""
+_TRIGGERS = {
+    "hermes_message_search_delete": (
+        "AFTER DELETE ON messages REFERENCING OLD TABLE AS changed",
+        "DELETE FROM message_search WHERE message_id = ANY (ARRAY(SELECT id FROM changed))",
+    ),
+    "hermes_message_search_truncate": (
+        "AFTER TRUNCATE ON messages",
+        "DELETE FROM message_search",
+    ),
+}
 
-SEARCH_TRIGGERS = frozenset({_NAME})
+SEARCH_TRIGGERS = frozenset(_TRIGGERS)
 
 
-def create_search_trigger(connection: Connection) -> None:
-    """Create the trigger and its function, under the same name."""
-    connection.exec_driver_sql(_FUNCTION)
-    connection.exec_driver_sql(_TRIGGER)
+def create_search_triggers(connection: Connection) -> None:
+    """Create the triggers and their functions, each under the name of its trigger."""
+    for name, (event, action) in _TRIGGERS.items():
+        connection.exec_driver_sql(_FUNCTION.format(name=name, action=action))
+        connection.exec_driver_sql(
+            f"CREATE OR REPLACE TRIGGER {name} {event} FOR EACH STATEMENT EXECUTE FUNCTION {name}()"
+        )

@@ -35,5 +35,5 @@ async def test_the_worked_examples_and_random_queries_find_the_same(
         has_order = arguments.get("sort", "").strip().lower() in ("newest", "oldest")
         find = found if has_order else found_set
         assert await find(db, example["query"], **arguments) == example["hits"], example
-    await raw.execute("TRUNCATE message_search, messages, sessions RESTART IDENTITY CASCADE")
+    await raw.execute("TRUNCATE messages, sessions RESTART IDENTITY CASCADE")
     await ask_random_queries(db, seed=12, queries=200)

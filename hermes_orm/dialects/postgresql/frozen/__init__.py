@@ -19,7 +19,7 @@ from hermes_orm.dialects.postgresql.frozen.catalogue import (
 )
 from hermes_orm.dialects.postgresql.markers_ddl import create_json_reader
 from hermes_orm.dialects.postgresql.recency_ddl import RECENCY_TRIGGERS, create_recency_triggers
-from hermes_orm.dialects.postgresql.search_ddl import SEARCH_TRIGGERS, create_search_trigger
+from hermes_orm.dialects.postgresql.search_ddl import SEARCH_TRIGGERS, create_search_triggers
 from hermes_orm.dialects.postgresql.trigram_ddl import TRIGRAM_INDEXES, create_trigram_indexes
 from hermes_orm.dialects.recency import fill_recency
 
@@ -181,7 +181,7 @@ def create_derived_0031(connection: Connection) -> None:
     for statement in (*_SEARCH_0031, *_ON_DEMAND_0031):
         connection.exec_driver_sql(statement)
     create_recency_triggers(connection)
-    create_search_trigger(connection)
+    create_search_triggers(connection)
     create_json_reader(connection)
     create_trigram_indexes(connection)
     add_delegation_leases(connection)
