@@ -53,13 +53,13 @@ def _remove(backup: Path) -> None:
 
 
 def _backups(path: Path) -> list[Path]:
-    """Return the copies, the oldest first."""
+    """Return the copies, the oldest first: names of one second do not tell."""
     found = [
         file
         for file in path.parent.glob(f"{path.name}.malformed-backup-*")
         if not file.name.endswith(files.SIDECARS)
     ]
-    return sorted(found)
+    return sorted(found, key=lambda file: file.stat().st_ctime_ns)
 
 
 def _stamp(path: Path) -> tuple[int, int]:
