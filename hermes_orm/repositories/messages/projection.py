@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from itertools import compress
 from typing import Any, Final, cast
 
 from hermes_orm.codec import (
@@ -37,10 +38,11 @@ _THOUGHTS: Final[dict[str, Callable[[Any], Any]]] = {  # of assistants only
 CONVERSATION_COLUMNS: Final = ("id", "role", "content", *_SIDECARS, *_THOUGHTS)
 """The columns, in order, of the rows that a `Projection` takes; later columns are ignored."""
 
-_SIDECAR_KEYS: Final = tuple(
-    "message_id" if column == "platform_message_id" else column for column in _SIDECARS
+_SIDECAR_DECODERS: Final = tuple(
+    ("message_id" if column == "platform_message_id" else column, decode)
+    for column, decode in _SIDECARS.items()
 )
-_SIDECAR_DECODERS: Final = tuple(_SIDECARS.values())
+_THOUGHT_DECODERS: Final = tuple(_THOUGHTS.items())
 _FIRST_SIDECAR: Final = 3
 _FIRST_THOUGHT: Final = _FIRST_SIDECAR + len(_SIDECARS)
 
@@ -139,8 +141,9 @@ def _project(row: Sequence[Any], with_row_id: bool) -> ConversationMessage:
     if with_row_id:
         message["_row_id"] = row[0]
     sidecars = row[_FIRST_SIDECAR:_FIRST_THOUGHT]
-    for key, decode, stored in zip(_SIDECAR_KEYS, _SIDECAR_DECODERS, sidecars, strict=True):
-        if stored and (value := decode(stored)) is not None:
+    given = compress(_SIDECAR_DECODERS, sidecars)  # most are empty
+    for (key, decode), stored in zip(given, filter(None, sidecars), strict=True):
+        if (value := decode(stored)) is not None:
             message[key] = value
     if is_assistant:
         _add_thoughts(message, row[_FIRST_THOUGHT:])
@@ -150,8 +153,8 @@ def _project(row: Sequence[Any], with_row_id: bool) -> ConversationMessage:
 
 def _add_thoughts(message: dict[str, Any], thoughts: Sequence[Any]) -> None:
     """Add what only assistants have; providers tell empty reasoning content from none."""
-    for (key, decode), stored in zip(_THOUGHTS.items(), thoughts, strict=False):
-        if stored or (key == "reasoning_content" and stored is not None):
+    for (key, decode), stored in zip(_THOUGHT_DECODERS, thoughts, strict=False):
+        if stored or (stored is not None and key == "reasoning_content"):
             message[key] = decode(stored)
 
 
