@@ -5,10 +5,8 @@ The contract tests know only what is defined here: `db`, `open_store`, `location
 
 import asyncio
 import itertools
-import json
 import os
 import shutil
-import textwrap
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -26,8 +24,6 @@ pytest_plugins = ["tests.foreign"]
 DRIVERS = ["sqlite", "postgresql+asyncpg", "postgresql+psycopg"]
 HISTORIC_STORES = "HERMES_ORM_HISTORIC_STORES"
 NO_HISTORIC_STORES = f"{HISTORIC_STORES} does not name the folder of stores of earlier releases"
-
-NOT_YET = Path(__file__).parent / "fixtures" / "not_yet.json"
 
 served = pytest.StashKey[PostgresServer]()
 
@@ -51,12 +47,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """List the public names that are still to come and the tests that lacked old stores."""
-    missing = [name for names in json.loads(NOT_YET.read_text()).values() for name in names]
-    passed = terminalreporter.stats.get("passed", [])
-    if missing and any("test_surface" in report.nodeid for report in passed):
-        terminalreporter.section(f"{len(missing)} public names are still to come")
-        terminalreporter.line(textwrap.fill(", ".join(missing), 120))
+    """List the tests that lacked old stores."""
     skipped = terminalreporter.stats.get("skipped", [])
     reports = [report for report in skipped if NO_HISTORIC_STORES in str(report.longrepr)]
     if reports:

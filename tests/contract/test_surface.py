@@ -1,7 +1,7 @@
 """The public names are those of the specification, with its signatures.
 
-`tests/fixtures/surface.json` is the specification's list, `not_yet.json` the names of it that are
-still to come. A name that disappears and a name that arrives both fail until the list says so.
+`tests/fixtures/surface.json` is the specification's list. A name that disappears and a name that
+arrives both fail until a list says so.
 """
 
 import builtins
@@ -20,18 +20,12 @@ from hermes_orm import SessionDB
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 SURFACE: list[dict[str, Any]] = json.loads((FIXTURES / "surface.json").read_text())["names"]
-NOT_YET: dict[str, list[str]] = json.loads((FIXTURES / "not_yet.json").read_text())
 OWNERS = {"SessionDB": SessionDB, "hermes_orm": hermes_orm}
 ATTRIBUTES = {"db_path", "read_only"}  # engine.md section 1
 OURS = {
     "iter_export",  # exporting a store that does not fit into memory
     "usage_statistics",  # what operators ask
 }
-
-
-def entries(*, present: bool) -> list[Any]:
-    chosen = [e for e in SURFACE if (e["name"] not in NOT_YET[e["owner"]]) == present]
-    return [pytest.param(entry, id=f"{entry['owner']}.{entry['name']}") for entry in chosen]
 
 
 def signature_text(function: Any) -> str:
@@ -64,7 +58,9 @@ def class_named(dotted: str) -> type:
     return found
 
 
-@pytest.mark.parametrize("entry", entries(present=True))
+@pytest.mark.parametrize(
+    "entry", [pytest.param(entry, id=f"{entry['owner']}.{entry['name']}") for entry in SURFACE]
+)
 def test_public_name_is_as_specified(entry: dict[str, Any]) -> None:
     owner = OWNERS[entry["owner"]]
     found = getattr(owner, entry["name"])
@@ -83,18 +79,6 @@ def test_public_name_is_as_specified(entry: dict[str, Any]) -> None:
         assert isinstance(inspect.getattr_static(owner, entry["name"]), staticmethod)
     if "keywords" in entry:
         assert keywords_of(found) == set(entry["keywords"])
-
-
-@pytest.mark.parametrize("entry", entries(present=False))
-def test_missing_name_is_no_stub(entry: dict[str, Any]) -> None:
-    owner = OWNERS[entry["owner"]]
-    with pytest.raises(AttributeError):
-        getattr(SessionDB("never-opened.db") if owner is SessionDB else owner, entry["name"])
-
-
-def test_missing_names_are_names_of_the_surface() -> None:
-    known = {(entry["owner"], entry["name"]) for entry in SURFACE}
-    assert {(owner, name) for owner, names in NOT_YET.items() for name in names} <= known
 
 
 def test_store_has_no_other_public_name() -> None:
