@@ -17,6 +17,7 @@ RowId = Annotated[int, mapped_column(_BIGINT, Identity(), primary_key=True)]
 EpochSeconds = Annotated[float, mapped_column(_DOUBLE)]
 """Unix time, UTC."""
 Usd = Annotated[float, mapped_column(_DOUBLE)]
+UsdTotal = Annotated[float, mapped_column(_DOUBLE, server_default=_ZERO)]
 Flag = Annotated[int, mapped_column(Integer, server_default=_ZERO)]
 """0 or 1."""
 Count = Annotated[int, mapped_column(Integer, server_default=_ZERO)]
@@ -24,6 +25,8 @@ Count = Annotated[int, mapped_column(Integer, server_default=_ZERO)]
 Total = Annotated[int, mapped_column(_BIGINT, server_default=_ZERO)]
 """A counter that may exceed 32 bits."""
 BigInt = Annotated[int, mapped_column(_BIGINT)]
+TextOrEmpty = Annotated[str, mapped_column(TEXT, server_default=text("''"))]
+"""Text that is empty where nothing is known, for columns that take part in a key."""
 JsonText = Annotated[str, mapped_column(TEXT)]
 """JSON kept as the text that was given: stored text may be invalid."""
 

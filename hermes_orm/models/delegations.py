@@ -3,9 +3,7 @@
 from sqlalchemy import Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from hermes_orm.models.base import Base, BigInt, Count, EpochSeconds, JsonText
-
-_EMPTY = text("''")
+from hermes_orm.models.base import Base, BigInt, Count, EpochSeconds, JsonText, TextOrEmpty
 
 
 class AsyncDelegation(Base):
@@ -15,7 +13,7 @@ class AsyncDelegation(Base):
 
     delegation_id: Mapped[str] = mapped_column(primary_key=True)
     origin_session: Mapped[str]
-    origin_ui_session_id: Mapped[str] = mapped_column(server_default=_EMPTY)
+    origin_ui_session_id: Mapped[TextOrEmpty]
     parent_session_id: Mapped[str | None]
     state: Mapped[str]
     dispatched_at: Mapped[EpochSeconds]
@@ -31,7 +29,7 @@ class AsyncDelegation(Base):
     task_json: Mapped[JsonText | None]
     delivery_claim: Mapped[str | None]
     delivery_claimed_at: Mapped[EpochSeconds | None]
-    origin_session_id: Mapped[str] = mapped_column(server_default=_EMPTY)
+    origin_session_id: Mapped[TextOrEmpty]
 
 
 Index(

@@ -1,11 +1,8 @@
 """Messaging gateway: routing, cooldowns, liveness and conversation counters."""
 
-from sqlalchemy import text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from hermes_orm.models.base import Base, BigInt, Count, EpochSeconds, JsonText
-
-_EMPTY = text("''")
+from hermes_orm.models.base import Base, BigInt, Count, EpochSeconds, JsonText, TextOrEmpty
 
 
 class GatewayRouting(Base):
@@ -13,7 +10,7 @@ class GatewayRouting(Base):
 
     __tablename__ = "gateway_routing"
 
-    scope: Mapped[str] = mapped_column(primary_key=True, server_default=_EMPTY)
+    scope: Mapped[TextOrEmpty] = mapped_column(primary_key=True)
     session_key: Mapped[str] = mapped_column(primary_key=True)
     entry_json: Mapped[JsonText]
     updated_at: Mapped[EpochSeconds]
@@ -37,8 +34,8 @@ class GatewayHeartbeat(Base):
     pid: Mapped[BigInt]
     started_at: Mapped[EpochSeconds]
     last_heartbeat: Mapped[EpochSeconds]
-    profile: Mapped[str] = mapped_column(server_default=_EMPTY)
-    host: Mapped[str] = mapped_column(server_default=_EMPTY)
+    profile: Mapped[TextOrEmpty]
+    host: Mapped[TextOrEmpty]
 
 
 class ConversationGeneration(Base):

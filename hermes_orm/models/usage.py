@@ -1,12 +1,9 @@
 """Token usage and cost per session, model, billing route and task."""
 
-from sqlalchemy import ForeignKey, Index, text
+from sqlalchemy import ForeignKey, Index
 from sqlalchemy.orm import Mapped, mapped_column
 
-from hermes_orm.models.base import Base, EpochSeconds, Total, Usd
-
-_EMPTY = text("''")
-_ZERO = text("0")
+from hermes_orm.models.base import Base, EpochSeconds, TextOrEmpty, Total, UsdTotal
 
 
 class SessionModelUsage(Base):
@@ -18,18 +15,18 @@ class SessionModelUsage(Base):
         ForeignKey("sessions.id", ondelete="CASCADE"), primary_key=True
     )
     model: Mapped[str] = mapped_column(primary_key=True)
-    billing_provider: Mapped[str] = mapped_column(primary_key=True, server_default=_EMPTY)
-    billing_base_url: Mapped[str] = mapped_column(primary_key=True, server_default=_EMPTY)
-    billing_mode: Mapped[str] = mapped_column(primary_key=True, server_default=_EMPTY)
-    task: Mapped[str] = mapped_column(primary_key=True, server_default=_EMPTY)
+    billing_provider: Mapped[TextOrEmpty] = mapped_column(primary_key=True)
+    billing_base_url: Mapped[TextOrEmpty] = mapped_column(primary_key=True)
+    billing_mode: Mapped[TextOrEmpty] = mapped_column(primary_key=True)
+    task: Mapped[TextOrEmpty] = mapped_column(primary_key=True)
     api_call_count: Mapped[Total]
     input_tokens: Mapped[Total]
     output_tokens: Mapped[Total]
     cache_read_tokens: Mapped[Total]
     cache_write_tokens: Mapped[Total]
     reasoning_tokens: Mapped[Total]
-    estimated_cost_usd: Mapped[Usd] = mapped_column(server_default=_ZERO)
-    actual_cost_usd: Mapped[Usd] = mapped_column(server_default=_ZERO)
+    estimated_cost_usd: Mapped[UsdTotal]
+    actual_cost_usd: Mapped[UsdTotal]
     cost_status: Mapped[str | None]
     cost_source: Mapped[str | None]
     first_seen: Mapped[EpochSeconds | None]
