@@ -28,6 +28,7 @@ from hermes_orm.dialects import (
     profiles,
 )
 from hermes_orm.dialects.base import ACTIVITY_PATIENCE, DEFAULT_PATIENCE, TRANSCRIPT_PATIENCE
+from hermes_orm.dialects.transport import waits_for_itself
 from hermes_orm.error_causes import clear_init_error, last_init_record, record_init_error
 from hermes_orm.errors import MigrationRequiredError, ReadOnlyStoreError, StoreClosedError
 from hermes_orm.home import hermes_home
@@ -144,6 +145,7 @@ class Database:
         held = await transport.begin(patience)
         unit = copy.copy(self)
         unit._transport, unit._held = held, set()
+        unit.tombstones = Tombstones(self.tombstones)
         forking.watch(unit)
         self._held.add(held)
         try:
@@ -153,6 +155,7 @@ class Database:
             raise
         else:
             await held.end(commits=True)
+            unit.tombstones.commit()
         finally:
             self._held.discard(held)
 
@@ -168,10 +171,7 @@ class Database:
 
     def _check_not_held(self, call: str) -> None:
         if self._is_held:
-            raise RuntimeError(
-                f"{call} of the task whose transaction() is open would wait for itself: "
-                "call the operation on what the block yields"
-            )
+            raise waits_for_itself(call)
 
     @property
     def _is_held(self) -> bool:
@@ -216,7 +216,7 @@ class Database:
             clear_init_error(known_failure)
             self._transport = transport
             if not self.read_only:
-                loop.call_later(FOLLOW_SECONDS, self._follow)
+                loop.call_later(FOLLOW_SECONDS, self.follow)
             return transport
 
     async def _open(self, transport: Transport, patience: float) -> None:
@@ -232,8 +232,10 @@ class Database:
             await migrations.upgrade(self.location, settings=self.settings)
             await transport.open(loop.time() + patience)  # a migration takes what it takes
 
-    def _follow(self) -> None:
-        if self.after_opening is not None and not self._is_closed:
+    def follow(self) -> None:
+        """Begin what a store does by itself, unless that is under way."""
+        is_under_way = self._following is not None and not self._following.done()
+        if self.after_opening is not None and not (self._is_closed or is_under_way):
             self._following = asyncio.create_task(self.after_opening(self))
 
     def disown(self) -> None:

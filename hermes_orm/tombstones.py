@@ -15,11 +15,14 @@ LIMIT: Final = 100_000
 class Tombstones:
     """The deleted sessions that late usage must not bring back; each is forgotten after an hour.
 
-    A unit of work may bury and lift: doing it again changes nothing.
+    A unit of work may bury and lift: doing it again changes nothing. Those of a `transaction()`
+    stand upon the store's, which learn of them at the commit.
     """
 
-    def __init__(self) -> None:
-        self._buried: dict[str, float] = {}
+    def __init__(self, store: Tombstones | None = None) -> None:
+        self._store = store
+        self._buried: dict[str, float | None] = {}
+        """When a session was deleted; None: it was created anew, whatever the store knows."""
 
     def bury(self, session_ids: Iterable[str]) -> None:
         """Remember deleted sessions, the latest 100,000 of them."""
@@ -33,9 +36,23 @@ class Tombstones:
 
     def lift(self, session_id: str) -> None:
         """Forget a session: it has been created anew."""
-        self._buried.pop(session_id, None)
+        if self._store is None:
+            self._buried.pop(session_id, None)
+        else:
+            self._buried[session_id] = None
+
+    def commit(self) -> None:
+        """Let the store know what happened in a transaction."""
+        assert self._store is not None, "of a transaction"
+        for session_id, buried_at in self._buried.items():
+            if buried_at is None:
+                self._store.lift(session_id)
+            else:
+                self._store.bury([session_id])
 
     def __contains__(self, session_id: str) -> bool:
+        if self._store is not None and session_id not in self._buried:
+            return session_id in self._store
         buried_at = self._buried.get(session_id)
         if buried_at is None:
             return False

@@ -25,6 +25,14 @@ WARN_AFTER = 5.0
 logger = logging.getLogger("hermes_orm.transaction")
 
 
+def waits_for_itself(call: str) -> RuntimeError:
+    """Return the error of a call that only the end of its own task's transaction would end."""
+    return RuntimeError(
+        f"{call} of the task whose transaction() is open would wait for itself: "
+        "call the operation on what the block yields"
+    )
+
+
 class Transport(ABC):
     """Connections of one store to its database; runs units of work on them."""
 

@@ -5,6 +5,8 @@ import itertools
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -67,6 +69,38 @@ async def test_an_error_in_the_block_undoes_everything(db: Any, session: str) ->
     assert await db.message_count(session) == 0
     assert await db.get_session_title(session) is None
     assert await db.append_message(session, "user", "next") > 0
+
+
+async def test_deletions_of_a_block_are_forgotten_with_it(
+    db: Any, session: str, tmp_path: Path
+) -> None:
+    file = tmp_path / f"{session}.json"
+    file.touch()
+    with pytest.raises(RuntimeError, match="sessions_dir"):
+        async with db.transaction() as unit:
+            await unit.delete_session(session, sessions_dir=tmp_path)
+    assert file.exists()
+    for commits in (False, True):
+        with suppress(KeyError):
+            async with db.transaction() as unit:
+                assert await unit.delete_session(session)
+                await unit.update_token_counts(session, input_tokens=10)  # late usage is dropped
+                assert await unit.get_session(session) is None
+                if not commits:
+                    raise KeyError
+        await db.update_token_counts(session, input_tokens=1)
+        row = await db.get_session(session)
+        assert (row and row["input_tokens"]) == (None if commits else 1)
+    for commits in (False, True):
+        with suppress(KeyError):
+            async with db.transaction() as unit:
+                await unit.create_session(session, "cli")
+                await unit.update_token_counts(session, input_tokens=10)
+                if not commits:
+                    raise KeyError
+        await db.update_token_counts(session, input_tokens=1)
+        row = await db.get_session(session)
+        assert (row and row["input_tokens"]) == (11 if commits else None)
 
 
 async def test_a_failed_operation_spoils_the_unit(db: Any, session: str) -> None:

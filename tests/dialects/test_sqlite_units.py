@@ -360,6 +360,8 @@ async def test_reads_in_memory_wait_for_a_transaction() -> None:
             reading = asyncio.create_task(db.session_count())
             await asyncio.sleep(0.05)
             assert not reading.done()
+            with pytest.raises(RuntimeError, match="would wait for itself"):
+                await db.session_count()
         assert await reading == 1
 
 

@@ -31,10 +31,11 @@ from hermes_orm.dialects.sqlite.adoption.lock import try_lock, unlock
 from hermes_orm.dialects.sqlite.holding import HeldFileTransaction
 from hermes_orm.dialects.sqlite.lane import Lane
 from hermes_orm.dialects.sqlite.mending.mend import mend_once
+from hermes_orm.dialects.sqlite.search_settings import SearchSettings
 from hermes_orm.dialects.sqlite.thread import ConnectionThread
 from hermes_orm.dialects.sqlite.transaction import HeldConnection
 from hermes_orm.dialects.sqlite.writer import WriteQueue
-from hermes_orm.dialects.transport import HeldTransaction, Transport
+from hermes_orm.dialects.transport import HeldTransaction, Transport, waits_for_itself
 from hermes_orm.dialects.waiting import patiently
 from hermes_orm.error_causes import is_malformed_db_error
 from hermes_orm.errors import EventLoopError, StoreLockedError
@@ -58,6 +59,7 @@ class SQLiteTransport(Transport):
         read_only: bool,
         home: Path,
         cjk_tokenizer: Path | None = None,
+        has_trigrams: bool = True,
     ) -> None:
         self.dialect = dialect
         self._path = path
@@ -65,6 +67,7 @@ class SQLiteTransport(Transport):
         self._settings = settings
         self._read_only = read_only
         self._cjk = cjk_tokenizer
+        self._has_trigrams = has_trigrams
         self._writer: Lane | None = None
         self._queue: WriteQueue | None = None
         self._readers: list[Lane] = []
@@ -72,6 +75,8 @@ class SQLiteTransport(Transport):
         self._aside: Lane | None = None
         """A reader for those who come while a transaction holds the only connection."""
         self._snapshots: list[Lane] = []
+        self._holder: asyncio.Task[Any] | None = None
+        """Whose transaction it is, while the queue is held."""
         self._opening = False
         self._reopening = asyncio.Lock()
         self._was_reopened = False
@@ -182,7 +187,9 @@ class SQLiteTransport(Transport):
             synchronous="NORMAL" if settings.synchronous == "normal" else None,
         )
         opening.ensure_schema(held)
-        repair.open_search(held, has_cjk=self._cjk is not None)
+        is_deferred = settings.search_indexing == "deferred"
+        wanted = SearchSettings(self._cjk is not None, self._has_trigrams, is_deferred)
+        repair.open_search(held, wanted)
         return mode
 
     async def read(self, work: Work[T], *, scope: Scope, patience: float) -> T:
@@ -203,6 +210,8 @@ class SQLiteTransport(Transport):
         assert self._queue is not None
         lane = await self._reader() or (self._aside if self._queue.is_held else None)
         if lane is None and self._queue.is_held:  # in memory: nobody else can look
+            if self._holder is asyncio.current_task():
+                raise waits_for_itself("a read of the only connection")
             raise StoreLockedError(0)
         return await (lane or self._writer).read(work, scope, guarded=lane is None)
 
@@ -286,6 +295,7 @@ class SQLiteTransport(Transport):
             await self._open_aside()
         queue, writer = self._queue, self._writer
         unit = await queue.hold(patience)
+        self._holder = asyncio.current_task()
         return HeldFileTransaction(
             self.dialect, writer.thread, writer.held, patience, lambda: queue.release(unit)
         )
@@ -325,8 +335,9 @@ class SQLiteTransport(Transport):
             await lane.close()
         self._readers.clear()
         if not self._read_only:
-            driver = self._writer.held.driver
-            await self._writer.thread.call(lambda: upkeep.checkpoint(driver, "TRUNCATE"))
+            held = self._writer.held
+            await self._writer.thread.call(lambda: repair.close_search(held))
+            await self._writer.thread.call(lambda: upkeep.checkpoint(held.driver, "TRUNCATE"))
         await self._writer.close()
         self._writer = self._queue = None
 

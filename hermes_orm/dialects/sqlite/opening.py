@@ -6,7 +6,12 @@ import sqlite3
 from typing import Any
 
 from hermes_orm.dialects.sqlite import ddl
-from hermes_orm.dialects.sqlite.adoption.fingerprint import STAMP_TABLE, Findings, examine
+from hermes_orm.dialects.sqlite.adoption.fingerprint import (
+    STAMP_TABLE,
+    Findings,
+    examine,
+    is_whole,
+)
 from hermes_orm.dialects.sqlite.recency_ddl import show_recency
 from hermes_orm.dialects.sqlite.transaction import HeldConnection
 from hermes_orm.errors import MigrationRequiredError, SchemaError
@@ -22,6 +27,11 @@ def is_current(driver: Any) -> bool:
             raise
         return False
     return bool(stamps == [(HEAD_REVISION,)])
+
+
+def _is_complete(driver: Any) -> bool:
+    """Whether the file is what its stamp says; one more read."""
+    return is_current(driver) and is_whole(driver)
 
 
 def ensure_schema(held: HeldConnection) -> None:
@@ -54,7 +64,7 @@ def check_writable(driver: Any, path: str, *, auto_migrate: bool) -> None:
 
     An older schema is a MigrationRequiredError where the store may bring it up to date by itself.
     """
-    if is_current(driver):
+    if _is_complete(driver):
         return
     findings = examine(driver)
     if findings.kind == "old":
@@ -67,7 +77,7 @@ def prepare_reading(held: HeldConnection, path: str) -> None:
 
     What is ours and missing in the file is computed, for this connection only.
     """
-    if not is_current(held.driver):
+    if not _is_complete(held.driver):
         findings = examine(held.driver)
         if findings.kind == "empty":
             raise sqlite3.OperationalError(

@@ -9,14 +9,16 @@ from typing import Any
 
 from sqlalchemy import Connection, insert
 
+from hermes_orm.dialects import uids
 from hermes_orm.dialects.adoption import AdoptionReport, SearchState
 from hermes_orm.dialects.creation import create_tables
 from hermes_orm.dialects.indexing import CJK_REBUILD, REBUILD, clear_rebuild
 from hermes_orm.dialects.sqlite import ddl, search_upkeep
 from hermes_orm.dialects.sqlite.adoption import census
-from hermes_orm.dialects.sqlite.adoption.fingerprint import STAMP_TABLE, Findings, examine, objects
+from hermes_orm.dialects.sqlite.adoption.fingerprint import STAMP_TABLE, Findings, objects
 from hermes_orm.dialects.sqlite.adoption.original import Original
 from hermes_orm.dialects.sqlite.adoption.verification import Inventory, verify
+from hermes_orm.dialects.sqlite.opening import is_current
 from hermes_orm.dialects.sqlite.search_ddl import CJK
 from hermes_orm.models import SessionRecency
 
@@ -55,9 +57,11 @@ def finish(
     """Add what is derived to a file that the revisions have changed; verify and describe it."""
     driver: Any = connection.connection.driver_connection
     findings = prepared.findings
-    is_head = examine(driver).kind == "head"
+    is_head = is_current(driver)
     if is_head:
         ddl.complete_head(connection)
+        if not _is_large(connection):
+            uids.give_all(connection)
     search = _complete_search(connection) if is_head else "kept"
     (before, undecodable), after = original.result(), Inventory.take(driver)
     verify(driver, before, after, is_head=is_head)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 from hermes_orm.errors import SchemaError
+from hermes_orm.models import Base
 from hermes_orm.models.meta import HEAD_REVISION, SCHEMA_VERSION
+from hermes_orm.models.own import ON_DEMAND_TABLES, OWN_TABLES
 
 STAMP_TABLE = "hermes_alembic_version"
 
@@ -94,7 +97,10 @@ class Findings:
 
 
 def examine(driver: Any) -> Findings:
-    """Return what the file is; raise SchemaError for a foreign, newer or unknown one."""
+    """Return what the file is; raise SchemaError for a foreign, newer or unknown one.
+
+    One that claims the newest schema and lacks a column is an old one, whatever its stamp says.
+    """
     tables = objects(driver, "table")
     if not tables - {STAMP_TABLE}:
         return Findings("empty")
@@ -104,11 +110,45 @@ def examine(driver: Any) -> Findings:
     holes = tuple(
         name for k, name in DISCRIMINATORS.items() if k <= promised and not _has(driver, name)
     )
-    if stamp is not None:
-        kind: Kind = "head" if stamp == HEAD_REVISION else "old"
-    else:
-        kind = "unstamped head" if version == shape == SCHEMA_VERSION else "old"
+    kind: Kind = "old"
+    if stamp == HEAD_REVISION:
+        kind = "head"
+    elif stamp is None and version == shape == SCHEMA_VERSION:
+        kind = "unstamped head"
+    if kind != "old" and (lacking := missing_columns(driver)):
+        kind, stamp, holes = "old", None, tuple(sorted(lacking | {*holes}))
     return Findings(kind, stamp, version, shape, holes)
+
+
+def missing_columns(driver: Any) -> set[str]:
+    """Return what a file lacks of the newest schema, as `table.column`; own tables aside."""
+    needed = {f"{table}.{name}" for table, names in _newest().items() for name in names}
+    return needed - {f"{table}.{name}" for table in _newest() for name in columns(driver, table)}
+
+
+def is_whole(driver: Any) -> bool:
+    """Whether `missing_columns` is empty: one statement that only compiles if it is."""
+    try:
+        driver.execute(_of_all_columns())
+    except Exception as error:
+        if not str(error).startswith(("no such column", "no such table")):
+            raise
+        return False
+    return True
+
+
+@cache
+def _of_all_columns() -> str:
+    parts = (f"EXISTS (SELECT {', '.join(n)} FROM {t} LIMIT 0)" for t, n in _newest().items())
+    return f"SELECT {', '.join(parts)}"
+
+
+@cache
+def _newest() -> dict[str, list[str]]:
+    """Return the columns of each table that every file of the newest schema has."""
+    absent = ON_DEMAND_TABLES | OWN_TABLES
+    tables = (table for table in Base.metadata.tables.values() if table.name not in absent)
+    return {table.name: table.columns.keys() for table in tables}
 
 
 def columns(driver: Any, table: str) -> set[str]:

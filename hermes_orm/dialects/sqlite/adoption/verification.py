@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from hermes_orm.dialects.sqlite.adoption import census
+from hermes_orm.dialects.sqlite.adoption.fingerprint import missing_columns
 from hermes_orm.errors import SchemaError
-from hermes_orm.models import Base, MessageSearch
-from hermes_orm.models.own import ON_DEMAND_TABLES
 
 
 @dataclass(frozen=True)
@@ -32,19 +31,12 @@ def verify(driver: Any, before: Inventory, after: Inventory, *, is_head: bool) -
     """Raise SchemaError unless the file is complete and lost nothing."""
     problems = [*_lost_rows(before, after), *_integrity(driver)]
     if is_head:
-        problems += _missing_columns(driver)
+        problems += [f"{name} is missing" for name in sorted(missing_columns(driver))]
     if problems:
         raise SchemaError(
             f"the migrated file failed its checks ({'; '.join(problems[:3])}): nothing was "
             "changed; check the file with hermes-orm db check, or recover it"
         )
-
-
-def _missing_columns(driver: Any) -> list[str]:
-    absent = {MessageSearch.__tablename__, *ON_DEMAND_TABLES}
-    tables = (table for table in Base.metadata.sorted_tables if table.name not in absent)
-    needed = {f"{table.name}.{column.name}" for table in tables for column in table.columns}
-    return [f"{name} is missing" for name in sorted(needed - census.schema(driver))]
 
 
 def _lost_rows(before: Inventory, after: Inventory) -> list[str]:
