@@ -20,6 +20,7 @@ from sqlalchemy import Connection, inspect
 from hermes_orm.config import Settings, load_settings
 from hermes_orm.dialects import make_dialect, revision_runs
 from hermes_orm.dialects.adoption import Adoption, AdoptionReport
+from hermes_orm.dialects.inspection import restore
 from hermes_orm.dialects.migrating import migrate_with, read_with
 from hermes_orm.dialects.recency import fill_recency
 from hermes_orm.errors import SchemaError
@@ -123,7 +124,7 @@ async def repair(url: str | Location, *, lock_wait: float = LOCK_WAIT_SECONDS) -
     """
 
     def action(connection: Connection) -> None:
-        replay_schema(connection, HEAD_REVISION)
+        restore(connection, lambda: replay_schema(connection, HEAD_REVISION))
         fill_recency(connection)
 
     await run(url, action, lock_wait=lock_wait)
@@ -134,7 +135,7 @@ def _to(revision: str) -> Callable[[Connection], None]:
 
     def action(connection: Connection) -> None:
         deferred = revision == "head"  # the dialect completes the index of a file that it adopts
-        _upgrade(_config(connection, defer_search=deferred), revision)
+        _upgrade(_config(connection, deferred=deferred), revision)
 
     return action
 

@@ -56,6 +56,10 @@ def describe(db: Schema) -> None:
         "INSERT INTO state_meta (key, value) VALUES ('message_uid_backfill', '1') "
         "ON CONFLICT (key) DO UPDATE SET value = '1'"
     )
+    identify(db)
+
+
+def identify(db: Schema) -> None:
     db.run("DELETE FROM state_meta WHERE key = 'message_uid_backfill_id'")
     for key, value in {
         "store_instance_id": db.frozen.NEW_UUID,
@@ -81,6 +85,11 @@ def give_uids(db: Schema) -> None:
 
 def upgrade() -> None:
     db = Schema.of(op)
+    if db.is_deferred and db.frozen.UIDS_MAY_WAIT and db.rows("SELECT 1 FROM messages LIMIT 1"):
+        schema(db)
+        db.run("DELETE FROM state_meta WHERE key = 'message_uid_backfill'")
+        identify(db)
+        return
     if not db.offline:  # before there is an index, which costs less to make than to keep
         db.add_columns("messages", *MESSAGES)
         give_uids(db)

@@ -339,3 +339,21 @@ def _(element: epoch_now, compiler: SQLCompiler, **kw: Any) -> str:
 @compiles(epoch_now, "postgresql")
 def _(element: epoch_now, compiler: SQLCompiler, **kw: Any) -> str:
     return "CAST(extract(epoch FROM clock_timestamp()) AS double precision)"
+
+
+class new_uid(FunctionElement[str]):
+    """`new_uid()`: 32 random hex digits, others for each row."""
+
+    name = "new_uid"
+    type = Text()
+    inherit_cache = True
+
+
+@compiles(new_uid, "sqlite")
+def _(element: new_uid, compiler: SQLCompiler, **kw: Any) -> str:
+    return "lower(hex(randomblob(16)))"
+
+
+@compiles(new_uid, "postgresql")
+def _(element: new_uid, compiler: SQLCompiler, **kw: Any) -> str:
+    return "replace(CAST(gen_random_uuid() AS text), '-', '')"

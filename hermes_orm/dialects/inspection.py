@@ -48,6 +48,11 @@ class Finding:
     text: str
 
 
+def restore(connection: Connection, replay: Callable[[], None]) -> None:
+    """Create what a database of the newest schema lacks; `replay` adds what revisions add."""
+    _parts(connection).restore(connection, replay)
+
+
 def _parts(connection: Connection) -> Any:
     """Return the module with what is inspected differently on the connection's database."""
     return importlib.import_module(f"hermes_orm.dialects.{connection.dialect.name}.inspection")

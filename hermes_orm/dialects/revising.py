@@ -99,6 +99,11 @@ class Schema:
         return given.get(name, environment.config.attributes.get(name))
 
     @property
+    def is_deferred(self) -> bool:
+        """Whether the caller itself makes or fills what does not have to be complete at once."""
+        return not self.offline and bool(self.option("deferred"))
+
+    @property
     def _may_commit(self) -> bool:
         """Whether the transaction is Alembic's: a replay runs in its caller's."""
         return not self.offline and self.context.environment_context is not None

@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import os
 import shutil
 import signal
 import sys
@@ -18,6 +17,7 @@ from hermes_orm import SchemaError, SessionDB, migrations
 from hermes_orm.config import Settings
 from hermes_orm.dialects.sqlite import driver as sqlite_driver
 from hermes_orm.dialects.sqlite.adoption.lock import migration_lock
+from hermes_orm.services.uids import finish_uids
 from tests.historic.shape import differences, shape
 from tests.raw import Raw
 
@@ -36,8 +36,6 @@ STEPS = [
 
 FEW = [STEPS[0], STEPS[1], STEPS[4], STEPS[-1]]
 """While it is copied, with the index gone, with the new schema, and just before the commit."""
-
-KILLED_AFTER = STEPS if os.environ.get("HERMES_TEST_KILL_POINTS") == "all" else FEW
 
 MESSAGES = 40
 OPEN = """
@@ -152,10 +150,13 @@ async def test_failure_of_a_step_leaves_the_file_as_it_was(
     assert len(backups(old)) == 1
 
 
+@pytest.mark.parametrize(
+    "steps", [FEW, pytest.param(STEPS, marks=pytest.mark.full)], ids=["few", "all"]
+)
 async def test_killed_at_any_time_the_next_run_completes(
-    old: Path, tmp_path: Path, sqlite_template: Path
+    old: Path, tmp_path: Path, sqlite_template: Path, steps: list[str]
 ) -> None:
-    for step in KILLED_AFTER:
+    for step in steps:
         path = tmp_path / step / "state.db"
         path.parent.mkdir()
         shutil.copyfile(old, path)
@@ -206,11 +207,29 @@ async def test_large_files_are_searchable_at_once_and_indexed_by_steps(
     monkeypatch.setattr("hermes_orm.dialects.sqlite.adoption.adopting.REBUILT_AT_ONCE", 10)
     report = await migrations.adopt(str(old))
     assert (report.search, report.holes) == ("queued", ())
+    raw = Raw(str(old))
+    assert await raw.fetch("SELECT count(message_uid) FROM messages") == [(0,)]
     async with SessionDB(old) as db:
         assert len(await db.search_messages("cistern", limit=100)) == MESSAGES
         assert (await db.optimize_fts_storage(vacuum=False))["ok"]
+        monkeypatch.setattr("hermes_orm.repositories.messages.uids.STEP_ROWS", 10)
+        await finish_uids(db.database)
+    uids = "SELECT count(DISTINCT message_uid) FROM messages"
+    assert await raw.fetch(uids) == [(MESSAGES,)]
+    done = "SELECT value FROM state_meta WHERE key = 'message_uid_backfill'"
+    assert await raw.fetch(done) == [("1",)]
     await is_adopted(old, sqlite_template)
     assert await Raw(str(old)).fetch("SELECT count(*) FROM messages_fts_docsize") == [(MESSAGES,)]
+
+
+async def test_copies_keep_the_ids_of_messages_that_have_none_yet(
+    old: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hermes_orm.dialects.sqlite.adoption.adopting.REBUILT_AT_ONCE", 10)
+    async with SessionDB(old) as db:
+        await db.archive_and_compact("s", [{"role": "user", "content": "in short"}], watermark=30)
+    twice = "SELECT count(*) FROM messages GROUP BY message_uid HAVING count(message_uid) = 2"
+    assert len(await Raw(str(old)).fetch(twice)) == MESSAGES - 30
 
 
 async def test_file_in_wal_mode_is_adopted_beside_its_readers(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from sqlalchemy import Connection, func, select, text
 
 from hermes_orm.dialects.indexing import REBUILD
 from hermes_orm.dialects.inspection import Finding, Status, Step
-from hermes_orm.dialects.postgresql import opening
+from hermes_orm.dialects.postgresql import opening, shape
 from hermes_orm.errors import SchemaError
 from hermes_orm.models import Message, MessageSearch, StateMeta
 from hermes_orm.models.meta import HEAD_REVISION
@@ -69,6 +70,11 @@ def _to_be_indexed(connection: Connection) -> int:
     entries = select(func.count()).select_from(MessageSearch)
     messages = select(func.count()).select_from(Message)
     return (connection.scalar(messages) or 0) - (connection.scalar(entries) or 0)
+
+
+def restore(connection: Connection, replay: Callable[[], None]) -> None:
+    """Create the tables, columns, indexes and references that are missing."""
+    shape.complete(connection, replay)
 
 
 def check(connection: Connection, step: Step) -> list[Finding]:

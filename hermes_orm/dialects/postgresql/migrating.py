@@ -9,12 +9,13 @@ from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hermes_orm.dialects.adoption import Adoption, AdoptionReport
-from hermes_orm.dialects.postgresql import errors, opening
+from hermes_orm.dialects.postgresql import errors, opening, shape
 from hermes_orm.dialects.postgresql.adoption import adopt
 from hermes_orm.dialects.postgresql.options import engine_options
 from hermes_orm.dialects.postgresql.pool import create_engine
 from hermes_orm.errors import SchemaError
 from hermes_orm.location import PostgresLocation
+from hermes_orm.models.meta import HEAD_REVISION, SCHEMA_VERSION
 
 T = TypeVar("T")
 
@@ -68,6 +69,10 @@ async def _adopted(connection: AsyncConnection, adoption: Adoption | None) -> Ad
     found = await connection.run_sync(opening.recognise)
     await connection.rollback()  # nothing is open; the isolation level may change now
     await connection.execution_options(isolation_level="READ COMMITTED")
+    if found == HEAD_REVISION and adoption is not None and adoption.covers_stamped:
+        holes = await connection.run_sync(_completed, adoption)
+        await connection.commit()
+        return AdoptionReport(SCHEMA_VERSION, SCHEMA_VERSION, found, holes)
     if found != opening.ADOPTABLE:
         version = int(found[:4]) if found != "empty" else 0
         return AdoptionReport(version=version, shape=version, start=found)
@@ -79,6 +84,12 @@ async def _adopted(connection: AsyncConnection, adoption: Adoption | None) -> Ad
     report = await connection.run_sync(adopt, adoption.replay)
     await connection.commit()
     return report
+
+
+def _completed(connection: Connection, adoption: Adoption) -> tuple[str, ...]:
+    """Add missing indexes and references to a database of the newest revision."""
+    shape.missing(connection).check_columns()
+    return shape.complete(connection, lambda: adoption.replay(connection, HEAD_REVISION))
 
 
 async def _table_in_use(connection: AsyncConnection) -> SchemaError:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from hermes_orm.dialects.postgresql import ddl, errors
+from hermes_orm.dialects.postgresql import ddl, errors, shape
 from hermes_orm.dialects.postgresql.adoption import layout
 from hermes_orm.dialects.postgresql.options import EngineOptions
 from hermes_orm.errors import MigrationRequiredError, SchemaError
@@ -44,7 +44,7 @@ HOLDER = text(
 async def ensure_schema(engine: AsyncEngine, options: EngineOptions, *, read_only: bool) -> None:
     """Create the schema in an empty database; refuse a database whose schema is not current.
 
-    A current schema costs one read and takes no lock. Raises MigrationRequiredError when a
+    A current schema costs two reads and takes no lock. Raises MigrationRequiredError when a
     migration can make it current.
     """
     async with engine.connect() as connection:
@@ -53,8 +53,12 @@ async def ensure_schema(engine: AsyncEngine, options: EngineOptions, *, read_onl
         if options.schema is not None:
             await _check_schema(connection, options.schema)
         found = await connection.run_sync(recognise)
-    if found == HEAD_REVISION:
-        return
+        if found == HEAD_REVISION:
+            missing = await connection.run_sync(shape.missing)
+            missing.check_columns()
+            if not any(missing):
+                return
+            found = f"{found} without {', '.join(missing.indexes + missing.references)}"
     if found != "empty":
         raise _required(found, read_only=read_only, pooler=options.pooler)
     if read_only:
@@ -104,7 +108,7 @@ def _known(stamps: list[str]) -> str:
 
 
 def _required(found: str, *, read_only: bool, pooler: bool) -> SchemaError:
-    what = f"revision {found}" if OWN_REVISION.fullmatch(found) else ADOPTABLE_NAME
+    what = ADOPTABLE_NAME if found == ADOPTABLE else f"revision {found}"
     remedy = "run `hermes-orm db upgrade` (or `alembic upgrade head`) on a direct connection"
     text = (
         f"the database has {what}, not the current schema {HEAD_REVISION}: a migration is "

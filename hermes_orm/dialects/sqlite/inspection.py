@@ -89,6 +89,11 @@ def _number(driver: Any, query: str) -> int:
     return int(row[0] or 0) if row else 0
 
 
+def restore(connection: Connection, replay: Callable[[], None]) -> None:
+    """Create the tables, columns and indexes that are missing; no table is made anew for a key."""
+    replay()
+
+
 def check(connection: Connection, step: Step) -> list[Finding]:
     """Return what is damaged in the file; the caller rolls back."""
     driver: Any = connection.connection.driver_connection

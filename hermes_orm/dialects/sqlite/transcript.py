@@ -29,6 +29,7 @@ from hermes_orm.dialects.transcript import (
     count_added,
     tail_of_source,
 )
+from hermes_orm.dialects.uids import give_uids
 from hermes_orm.models import Message, SessionTurnLease
 
 COUNT_ADDED = Prepared(count_added())
@@ -51,6 +52,7 @@ COPY_TAIL = Prepared(
         select(bindparam("session_id"), *COPIED).where(*tail_of_source()).order_by(Message.id),
     )
 )
+GIVE_UIDS_TO_TAIL = Prepared(give_uids(*tail_of_source()))
 
 
 @lru_cache
@@ -93,7 +95,8 @@ class SQLiteTranscript(Transcript):
         tx.run_many(INSERT_MANY, rows)
 
     def copy_tail(self, tx: Transaction, tail: Params) -> int:
-        """Copy live rows of a session in order."""
+        """Copy live rows of a session in order; a row and its copy have the same id."""
+        tx.run(GIVE_UIDS_TO_TAIL, tail)
         return tx.run(COPY_TAIL, tail)
 
 

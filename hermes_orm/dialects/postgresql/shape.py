@@ -1,0 +1,117 @@
+"""What a database that bears the newest revision lacks of it, and how that is put right."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import cache
+from typing import NamedTuple
+
+from sqlalchemy import Connection, ForeignKeyConstraint, text
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.schema import AddConstraint
+
+from hermes_orm.errors import SchemaError
+from hermes_orm.models import Base
+
+logger = logging.getLogger("hermes_orm.postgresql")
+
+TITLES = "idx_sessions_title_unique"
+"""Useful only while it is unique and leaves out sessions without a title."""
+_OURS = "relnamespace = current_schema()::regnamespace"
+_MISSING = text(f"""
+    SELECT 'column', name FROM (
+        SELECT unnest(CAST(:columns AS text[])) EXCEPT
+        SELECT relname || '.' || attname FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
+        WHERE {_OURS} AND attnum > 0 AND NOT attisdropped
+    ) AS columns (name)
+    UNION ALL SELECT 'index', name FROM (
+        SELECT unnest(CAST(:indexes AS text[])) EXCEPT
+        SELECT CAST(relname AS text) FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
+        WHERE {_OURS} AND indisvalid
+          AND (relname <> '{TITLES}' OR indisunique AND indpred IS NOT NULL)
+    ) AS indexes (name)
+    UNION ALL SELECT 'reference', name FROM (
+        SELECT unnest(CAST(:keys AS text[])) EXCEPT
+        SELECT relname || '.' || attname FROM pg_constraint k
+        JOIN pg_class ON pg_class.oid = conrelid
+        JOIN pg_attribute ON attrelid = conrelid AND attnum = ANY (conkey)
+        WHERE {_OURS} AND contype = 'f'
+    ) AS keys (name)
+    ORDER BY 1, 2
+""")
+
+
+class Missing(NamedTuple):
+    """What is not there, or not in force."""
+
+    columns: tuple[str, ...]
+    """As `table.column`."""
+    indexes: tuple[str, ...]
+    references: tuple[str, ...]
+    """As `table.column`."""
+
+    def check_columns(self) -> None:
+        """Raise SchemaError when columns or tables are missing: what they held is lost."""
+        if self.columns:
+            raise SchemaError(
+                "the database bears the current revision, but has an incomplete table shape "
+                f"({', '.join(self.columns[:5])} missing): nothing was changed; restore a backup, "
+                "or have them made anew, empty, by hermes-orm db check --repair"
+            )
+
+
+def missing(connection: Connection) -> Missing:
+    """Return what the models describe and the current schema lacks; one query."""
+    tables = Base.metadata.sorted_tables
+    rows = connection.execute(
+        _MISSING,
+        {
+            "columns": [f"{table.name}.{column.name}" for table in tables for column in table.c],
+            "indexes": [str(index.name) for table in tables for index in table.indexes],
+            "keys": list(_references()),
+        },
+    ).all()
+    columns, indexes, references = (
+        tuple(row[1] for row in rows if row[0] == kind) for kind in ("column", "index", "reference")
+    )
+    return Missing(columns, indexes, references)
+
+
+def complete(connection: Connection, replay: Callable[[], None]) -> tuple[str, ...]:
+    """Add what is missing, in the caller's transaction; return its names.
+
+    `replay` adds tables, columns and indexes. A reference that rows break holds for new rows only.
+    """
+    found = missing(connection)
+    if TITLES in found.indexes:
+        connection.exec_driver_sql(f"DROP INDEX IF EXISTS {TITLES}")
+    names = (*found.columns, *found.indexes, *found.references)
+    if names:
+        replay()
+        for name in missing(connection).references:
+            _add_reference(connection, name)
+    return names
+
+
+@cache
+def _references() -> dict[str, ForeignKeyConstraint]:
+    """Return the foreign keys of the models by `table.column`."""
+    return {
+        f"{table.name}.{key.column_keys[0]}": key
+        for table in Base.metadata.sorted_tables
+        for key in table.foreign_key_constraints
+    }
+
+
+def _add_reference(connection: Connection, name: str) -> None:
+    key = _references()[name]
+    declared = str(AddConstraint(key).compile(dialect=connection.dialect))
+    connection.exec_driver_sql(f"{declared} NOT VALID")
+    try:
+        with connection.begin_nested():
+            connection.exec_driver_sql(
+                f"ALTER TABLE {key.table.name} VALIDATE CONSTRAINT {key.name}"
+            )
+    except IntegrityError:
+        logger.warning("rows of %s refer to nothing; new rows are checked again", name)
