@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, cast
 
 from hermes_orm.dialects.expressions import text_list
 from hermes_orm.repositories.base import Repository
+from hermes_orm.repositories.keyed import Keyed
 from hermes_orm.repositories.listing.previews import preview_of
 from hermes_orm.repositories.listing.statements import (
     Shape,
@@ -72,7 +73,7 @@ class ListingRepository(Repository):
         key = lookup_key(session_id)
         shape = Shape(frozenset(), bool(compact_rows), is_projected=False)
         rows = self.tx.all(rows_by_id(shape), {"ids": text_list([key])}) if key else ()
-        return _rich_row(shape.keys, rows[0]) if rows else None
+        return next(iter(_rich_rows(shape, rows)), None)
 
     def search_sessions(
         self,
@@ -124,13 +125,13 @@ class ListingRepository(Repository):
             return []
         shape = Shape(wanted.names)
         rows = self.tx.all(page_by_id(shape), {**wanted.params, "limit": row_limit(limit)})
-        return [_rich_row(shape.keys, row) for row in rows]
+        return _rich_rows(shape, rows)
 
     def by_start(self, page: Page) -> list[RichSessionRow]:
         """Return the page of the latest started; one statement."""
         params = {**page.params, "limit": page.limit, "offset": page.offset}
         rows = self.tx.all(page_by_start(page.shape), params)
-        return [_rich_row(page.shape.keys, row) for row in rows]
+        return _rich_rows(page.shape, rows)
 
     def by_activity(self, page: Page) -> list[RichSessionRow]:
         """Return the page of the conversations that were last active."""
@@ -167,7 +168,7 @@ class ListingRepository(Repository):
             {"ids": text_list(ids)},
         )
         by_root = {row[-1]: row for row in rows}
-        return [_rich_row(shape.keys, by_root[root_id]) for root_id in ids]
+        return _rich_rows(shape, (by_root[root_id] for root_id in ids))
 
 
 class _Ranked(NamedTuple):
@@ -207,13 +208,16 @@ class _ActivityWalk:
         self.found += sorted(entries, reverse=True)
 
 
-def _rich_row(keys: Iterable[str], row: Sequence[Any]) -> RichSessionRow:
-    session: Any = dict(zip(keys, row, strict=False))
-    active, text, root_id = row[-3:]
-    session["last_active"] = active
-    session["preview"] = preview_of(text)
+def _rich_rows(shape: Shape, rows: Iterable[Sequence[Any]]) -> list[RichSessionRow]:
+    keyed = shape.keyed
+    return [_rich_row(keyed, row) for row in rows]
+
+
+def _rich_row(keyed: Keyed, row: Sequence[Any]) -> RichSessionRow:
+    session: Any = keyed(row)
+    session["preview"] = preview_of(session["preview"])
     session["unread"] = session_unread(with_times(session))
-    if root_id != session["id"]:
-        session["_lineage_root_id"] = root_id
+    if row[-1] != session["id"]:
+        session["_lineage_root_id"] = row[-1]
     listed: RichSessionRow = session
     return listed

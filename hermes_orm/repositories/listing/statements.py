@@ -29,6 +29,7 @@ from hermes_orm.dialects import Prepared
 from hermes_orm.dialects.expressions import ascii_lower, bound_texts, has_key
 from hermes_orm.models import Session, SessionRecency, SystemPrompt
 from hermes_orm.models.base import TEXT
+from hermes_orm.repositories.keyed import Keyed
 from hermes_orm.repositories.lineage.lineage import (
     SessionAlias,
     chain_last_active,
@@ -73,6 +74,16 @@ class Shape(NamedTuple):
     def keys(self) -> tuple[str, ...]:
         """The keys of a row that are columns."""
         return COMPACT_KEYS if self.is_compact else SESSION_KEYS
+
+    @property
+    def keyed(self) -> Keyed:
+        """What makes the dict of a row: the keys, `last_active`, the stored text as `preview`."""
+        return _keyed(self.keys)
+
+
+@functools.cache
+def _keyed(keys: tuple[str, ...]) -> Keyed:
+    return Keyed((*keys, "last_active", "preview"))
 
 
 def _listed(shape: Shape) -> FromClause:

@@ -18,11 +18,14 @@ from hermes_orm.codec import (
     encode_timestamp,
     encode_tool_calls,
 )
+from hermes_orm.repositories.keyed import Keyed
 from hermes_orm.rows import MessageRow
 from hermes_orm.session_text import indexed_text
 
 MESSAGE_KEYS: Final = tuple(MessageRow.__annotations__)
 """The columns, in order, of the rows that `decode_row` takes."""
+
+_keyed: Final = Keyed(MESSAGE_KEYS)
 
 _CLOCK_STEP: Final = 1e-6
 _Get: TypeAlias = Callable[[str], Any]
@@ -145,7 +148,7 @@ def _encode(marker: str, get: _Get, thought: _Get, now: float) -> EncodedMessage
 
 def decode_row(row: Sequence[Any]) -> MessageRow:
     """Return the dict of one row whose columns are `MESSAGE_KEYS`."""
-    message: Any = dict(zip(MESSAGE_KEYS, row, strict=True))
+    message: Any = _keyed(row)
     message["content"] = decode_content(message["content"])
     if message["tool_calls"] is not None:
         message["tool_calls"] = decode_tool_calls(message["tool_calls"])

@@ -9,11 +9,14 @@ from typing import Any, Final, cast
 from sqlalchemy import ColumnElement, func
 
 from hermes_orm.models import Session, SystemPrompt
+from hermes_orm.repositories.keyed import Keyed
 from hermes_orm.rows import CompactSessionRow, SessionRow
 
 COMPACT_KEYS: Final = tuple(CompactSessionRow.__annotations__)
 SESSION_KEYS: Final = tuple(SessionRow.__annotations__)
 """The keys of `get_session`: constants, since the table has more columns."""
+
+_keyed: Final = Keyed(SESSION_KEYS)
 
 _TIMES: Final = (
     "started_at",
@@ -48,8 +51,7 @@ def session_row(row: Sequence[Any] | None) -> SessionRow | None:
     """Return the dict for a row of `session_columns`; None for none."""
     if row is None:
         return None
-    session = dict(zip(SESSION_KEYS, row, strict=True))
-    return cast(SessionRow, with_times(session))
+    return cast(SessionRow, with_times(_keyed(row)))
 
 
 def with_times(session: dict[str, Any]) -> dict[str, Any]:
