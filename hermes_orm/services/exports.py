@@ -6,7 +6,12 @@ from collections.abc import AsyncIterator
 from functools import partial
 
 from hermes_orm.database import Database, Transaction
-from hermes_orm.repositories.portability.exports import BEFORE_FIRST, ExportRepository, Listed
+from hermes_orm.repositories.portability.exports import (
+    BEFORE_FIRST,
+    ExportRepository,
+    Listed,
+    portions,
+)
 from hermes_orm.repositories.portability.rows import (
     ActiveExport,
     ExportedLineage,
@@ -65,15 +70,17 @@ async def iter_export(
     """
     limit = await export_limit(max_messages)
     await database.settle()
-    last: Listed | None = BEFORE_FIRST
-    while last is not None:
-        work = partial(_export_next, after=last, source=source, limit=limit)
-        sessions, last = await database.read(work)
-        for session in sessions:
-            yield session
+    last = BEFORE_FIRST
+    while listed := await database.read(partial(_list_after, last, source), scope="statement"):
+        last = listed[-1]
+        for portion in portions((session.messages, session.id) for session in listed):
+            for session in await database.read(partial(_export, portion, limit)):
+                yield session
 
 
-def _export_next(
-    tx: Transaction, after: Listed, source: str | None, limit: int
-) -> tuple[list[ActiveExport], Listed | None]:
-    return ExportRepository(tx).export_next(after, source, limit)
+def _list_after(last: Listed, source: str | None, tx: Transaction) -> list[Listed]:
+    return ExportRepository(tx).list_after(last, source)
+
+
+def _export(ids: list[str], limit: int, tx: Transaction) -> list[ActiveExport]:
+    return ExportRepository(tx).export_sessions(ids, limit)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from hermes_orm import SessionExportTooLargeError
+from hermes_orm.repositories.portability.exports import ExportRepository
 from tests.contract.stories import Story, ids
 from tests.contract.turns import assistant, contents, tool, user
 
@@ -151,6 +152,34 @@ async def test_portions_hold_every_session_once(db: Any, clock: Any, monkeypatch
         assert len(exported) == 11
         found = {session["id"]: contents(session["messages"]) for session in exported}
         assert found == expected
+
+
+async def test_wrong_counters_do_not_make_portions_larger(
+    db: Any, raw: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hermes_orm.repositories.portability.exports.PORTION_MESSAGES", 200)
+    for number in range(60):
+        await db.create_session(f"s{number}", "cli")
+        await db.append_messages_batch(f"s{number}", [user("hi") for _ in range(50)])
+    await raw.execute("UPDATE sessions SET message_count = 0")
+    export, lists = ExportRepository.export_sessions, ExportRepository.list_after
+    held: list[int] = []
+    listed: list[int] = []
+
+    def watched_export(self: Any, ids: Any, limit: int) -> Any:
+        sessions = export(self, ids, limit)
+        held.append(sum(len(session["messages"]) for session in sessions))
+        return sessions
+
+    def watched_list(self: Any, *arguments: Any) -> Any:
+        listed.append(len(found := lists(self, *arguments)))
+        return found
+
+    monkeypatch.setattr(ExportRepository, "export_sessions", watched_export)
+    monkeypatch.setattr(ExportRepository, "list_after", watched_list)
+    assert len(await streamed(db)) == 60
+    assert (sum(held), max(held)) == (3000, 150)
+    assert listed == [60, 0]
 
 
 async def test_many_messages_of_one_session(db: Any) -> None:

@@ -44,8 +44,17 @@ PORTION_SESSIONS: Final = 200
 PORTION_MESSAGES: Final = 1_000
 """How much is read at a time; a session is never divided."""
 
+LAST_ACTIVE: Final = func.coalesce(last_active(Session.id), Session.started_at)
+LIVE_MESSAGES: Final = (
+    select(func.count())
+    .select_from(Message)
+    .where(Message.session_id == Session.id, Message.active == 1)
+    .scalar_subquery()
+)
+"""How many messages there are to read; the stored counter may be another program's, and wrong."""
+
 ROWS = Prepared(
-    select(*session_columns())
+    select(LAST_ACTIVE, LIVE_MESSAGES, *session_columns())
     .outerjoin(SystemPrompt, SystemPrompt.hash == Session.system_prompt_hash)
     .where(has_key_of(Session.id, bound_texts("ids")))
 )
@@ -67,20 +76,16 @@ def _messages() -> ClauseElement:
 MESSAGES = Prepared(_messages)
 
 
-def _listed(*, of_source: bool) -> Select[Any]:
-    active = func.coalesce(last_active(Session.id), Session.started_at).label("active")
-    count = func.coalesce(Session.message_count, 0)
-    columns: list[Any] = [Session.id, active, count, Session.started_at]
+def _listed(*columns: Any, of_source: bool) -> Select[Any]:
     listed = select(*columns).limit(bindparam("limit", type_=BigInteger))
     return listed.where(Session.source == bindparam("source")) if of_source else listed
 
 
 @cache
 def latest(*, of_source: bool) -> Prepared:
-    """Select `:limit` sessions, the one that was active last first."""
-    listed = _listed(of_source=of_source)
-    active = listed.selected_columns["active"]
-    return Prepared(listed.order_by(active.desc(), Session.started_at.desc(), Session.id.desc()))
+    """Select the ids of `:limit` sessions, the one that was active last first."""
+    order = LAST_ACTIVE.desc(), Session.started_at.desc(), Session.id.desc()
+    return Prepared(_listed(Session.id, of_source=of_source).order_by(*order))
 
 
 @cache
@@ -88,20 +93,19 @@ def started_after(*, of_source: bool) -> Prepared:
     """Select `:limit` sessions that started after another one, in the order of their start."""
     order = Session.started_at, Session.id
     start = bindparam("started_at", type_=Session.started_at.type), bindparam("id", type_=TEXT)
-    is_later = tuple_(*order) > tuple_(*start)
-    return Prepared(_listed(of_source=of_source).where(is_later).order_by(*order))
+    listed = _listed(Session.id, Session.started_at, LIVE_MESSAGES, of_source=of_source)
+    return Prepared(listed.where(tuple_(*order) > tuple_(*start)).order_by(*order))
 
 
 class Listed(NamedTuple):
-    """A session that is to be exported."""
+    """A session that is to be exported, with the number of its live messages."""
 
     id: str
-    last_active: float
-    message_count: int
     started_at: float
+    messages: int
 
 
-BEFORE_FIRST: Final = Listed("", 0.0, 0, -math.inf)
+BEFORE_FIRST: Final = Listed("", -math.inf, 0)
 """What the first session that started comes after."""
 
 
@@ -114,12 +118,13 @@ class ExportRepository(Repository):
     def export_session(self, session_id: str, limit: int) -> ExportedSession | None:
         """Return a session."""
         key = lookup_key(session_id)
-        return None if key is None else next(self._export([key], limit), None)
+        found = [] if key is None else list(self._export([key], limit))
+        return found[0][1] if found else None
 
     def export_session_lineage(self, session_id: str, limit: int) -> ExportedLineage | None:
         """Return the tip of a compressed conversation, with the messages of all its sessions."""
         lineage = ChainRepository(self.tx).get_compression_lineage(session_id)
-        segments = list(self._export(lineage, limit))
+        segments = [session for _, session in self._export(lineage, limit)]
         if not segments:
             return None
         messages = [message for segment in segments for message in segment["messages"]]
@@ -133,53 +138,54 @@ class ExportRepository(Repository):
 
     def export_all(self, source: str | None, limit: int) -> list[ActiveExport]:
         """Return the sessions that were last active, of one source or of all."""
-        listed = self._list(latest(of_source=source is not None), source, MOST_SESSIONS)
-        return list(self._export_active(listed, limit))
+        statement = latest(of_source=source is not None)
+        listed = self._list(statement, source, MOST_SESSIONS)
+        return self.export_sessions((row[0] for row in listed), limit)
 
-    def export_next(
-        self, after: Listed, source: str | None, limit: int
-    ) -> tuple[list[ActiveExport], Listed | None]:
-        """Return a portion of the sessions that started after one, and the last of it.
-
-        None for the last when there are no more.
-        """
-        statement = started_after(of_source=source is not None)
+    def list_after(self, after: Listed, source: str | None) -> list[Listed]:
+        """Return the next of the sessions that started after one, in the order of their start."""
         start = {"id": after.id, "started_at": after.started_at}
-        listed = self._list(statement, source, PORTION_SESSIONS, **start)
-        portion = next(portions((session.message_count, session) for session in listed), [])
-        return list(self._export_active(portion, limit)), portion[-1] if portion else None
+        statement = started_after(of_source=source is not None)
+        return [Listed(*row) for row in self._list(statement, source, PORTION_SESSIONS, **start)]
+
+    def export_sessions(self, ids: Iterable[str], limit: int) -> list[ActiveExport]:
+        """Return those of the sessions that exist, in the order of their ids here."""
+        return [
+            cast(ActiveExport, with_times({**session, "last_active": last_active}))
+            for last_active, session in self._export(list(ids), limit)
+        ]
 
     def _list(
         self, statement: Prepared, source: str | None, most: int, **more: Any
-    ) -> list[Listed]:
-        params = {"source": session_text(source), "limit": most, **more}
-        return [Listed(*row) for row in self.tx.all(statement, params)]
+    ) -> Sequence[Row]:
+        return self.tx.all(statement, {"source": session_text(source), "limit": most, **more})
 
-    def _export_active(self, listed: Sequence[Listed], limit: int) -> Iterator[ActiveExport]:
-        last_active = {session.id: session.last_active for session in listed}
-        for session in self._export(list(last_active), limit):
-            active = {**session, "last_active": last_active[session["id"]]}
-            yield cast(ActiveExport, with_times(active))
-
-    def _export(self, ids: Sequence[str], limit: int) -> Iterator[ExportedSession]:
-        """Yield those of the sessions that exist, in the order of their ids here."""
+    def _export(self, ids: Sequence[str], limit: int) -> Iterator[tuple[float, ExportedSession]]:
+        """Yield those of the sessions that exist, each with the time of its last sign of life."""
         for start in range(0, len(ids), PORTION_SESSIONS):
             given = ids[start : start + PORTION_SESSIONS]
-            found = map(session_row, self.tx.all(ROWS, {"ids": text_list(given)}))
-            rows = {row["id"]: row for row in found if row is not None}
-            ordered = (rows[key] for key in given if key in rows)
-            for portion in portions((row["message_count"] or 0, row) for row in ordered):
+            found = {
+                row["id"]: (messages, (active, row))
+                for active, messages, *columns in self.tx.all(ROWS, {"ids": text_list(given)})
+                if (row := session_row(columns))
+            }
+            for portion in portions(found[key] for key in given if key in found):
                 yield from self._with_messages(portion, limit)
 
-    def _with_messages(self, rows: Sequence[SessionRow], limit: int) -> Iterator[ExportedSession]:
-        exported: dict[str, ExportedSession] = {row["id"]: {**row, "messages": []} for row in rows}
+    def _with_messages(
+        self, rows: Sequence[tuple[float, SessionRow]], limit: int
+    ) -> Iterator[tuple[float, ExportedSession]]:
+        exported: dict[str, ExportedSession] = {
+            row["id"]: {**row, "messages": []} for _, row in rows
+        }
         for row in self._messages(list(exported), limit):
             message = decode_row(row)
             messages = exported[message["session_id"]]["messages"]
             messages.append(message)
             if 0 < limit < len(messages):
                 raise SessionExportTooLargeError(message["session_id"], len(messages), limit)
-        yield from exported.values()
+        for active, session in rows:
+            yield active, exported[session["id"]]
 
     def _messages(self, ids: Sequence[str], limit: int) -> Iterator[Row]:
         all_rows = {"from_id": BEFORE_ALL, "limit": ALL_ROWS, "offset": 0}
