@@ -179,7 +179,7 @@ class SQLiteTransport(Transport):
         if self._path != ":memory:":
             label = os.path.basename(self._path)
             mode = journal.choose_journal(driver, configured=settings.journal_mode, label=label)
-            held.place = files.Place(self._path)
+            held.place = files.Place(self._path, wal=mode == "wal")
         journal.apply_pragmas(
             driver,
             settings.pragmas,
@@ -264,6 +264,8 @@ class SQLiteTransport(Transport):
             return await call()
         except sqlite3.DatabaseError as error:
             if "file is not a database" not in str(error) or not await self._reopened(writer):
+                if writer is not None and writer.held.place is not None:
+                    writer.held.place.check()  # it may tell more
                 raise
         return await call()
 

@@ -130,10 +130,13 @@ def check_is_database(path: str) -> None:
 def is_frozen(path: str) -> bool:
     """Whether nobody can write a file or beside it: no permission is given, or no mount allows it.
 
-    SQLite can't read a WAL file there unless it is told that nothing will change.
+    SQLite can't read a WAL file there unless it is told that nothing will change. It must not be
+    told so of a file that is half of a database: it would overlook the journal or WAL beside it.
     """
     entries = (Path(path), Path(path).parent)
     try:
+        if any(_stat(path + suffix) for suffix in ("-journal", "-wal")):
+            return False
         if os.name == "posix" and os.statvfs(path).f_flag & os.ST_RDONLY:
             return True
         return not any(entry.stat().st_mode & 0o222 for entry in entries)
@@ -142,24 +145,47 @@ def is_frozen(path: str) -> bool:
 
 
 class Place:
-    """The directory entry of an open database file."""
+    """The directory entries of an open database file and, with `wal`, of the files beside it."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, wal: bool = False) -> None:
         self._path = path
         self._status = os.stat(path)
+        self._beside = {path + suffix: os.stat(path + suffix) for suffix in SIDECARS if wal}
 
     def check(self) -> None:
-        """Raise DatabaseFileError when another file, or none, has taken the place."""
-        try:
-            if os.path.samestat(os.stat(self._path), self._status):
-                return
-        except FileNotFoundError:
-            pass
-        raise DatabaseFileError(
-            f"the database is no longer on disk at {self._path}: it was moved, replaced or deleted "
-            "while it was open; nothing was stored; put it back, or close this store and open "
-            "another one"
-        )
+        """Raise DatabaseFileError when another file, or an empty or no one, has taken the place."""
+        status = _stat(self._path)
+        if status is None or not os.path.samestat(status, self._status):
+            raise DatabaseFileError(
+                f"the database is no longer on disk at {self._path}: it was moved, replaced or "
+                "deleted while it was open; nothing was stored; put it back, or close this store "
+                "and open another one"
+            )
+        if not status.st_size and self._status.st_size:
+            raise DatabaseFileError(
+                f"database corruption: {self._path} was truncated to 0 bytes while it was open; "
+                "nothing was stored; close this store, and restore a backup if it is still empty"
+            )
+        self._status = status
+
+    def check_all(self) -> None:
+        """Do what `check` does; look at the files beside it, too."""
+        self.check()
+        for name, known in self._beside.items():
+            status = _stat(name)
+            if status is None or not os.path.samestat(status, known):
+                raise DatabaseFileError(
+                    f"a part of the database is no longer on disk: {name} was replaced or deleted "
+                    "while it was open; nothing was stored; close every store of the database, "
+                    "and open another one"
+                )
+
+
+def _stat(path: str) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
 
 
 @contextmanager

@@ -108,10 +108,15 @@ def _attempt(held: HeldConnection, group: Sequence[Unit]) -> Unit | None:
 
 
 def run_unit(held: HeldConnection, unit: Unit) -> Any:
-    """Run a unit in the transaction that is open, in its caller's context; return its result."""
+    """Run a unit in the transaction that is open, in its caller's context; return its result.
+
+    One that goes on after SQLite has undone the transaction fails like one that does not.
+    """
     tx = SQLiteTransaction(held)
     try:
-        return unit.context.run(unit.work, tx)
+        result = unit.context.run(unit.work, tx)
+        held.check_intact()
+        return result
     except StopIteration as error:  # it cannot be set on a future: the caller would wait for ever
         raise RuntimeError("a unit of work raised StopIteration") from error
     finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Engine, StaticPool, create_engine
+from sqlalchemy import Connection, Engine, ExceptionContext, StaticPool, create_engine, event
 
 from hermes_orm.dialects.base import NOTHING, Dialect, Row, Transaction
 from hermes_orm.dialects.prepared import CompiledText, Params, Prepared
@@ -45,6 +45,10 @@ class HeldConnection:
         """How often search indexes were repaired because a write had failed."""
         self.merges = 0
         """How often parts of search indexes were merged."""
+        self._is_writing = False
+        self._undone_by: BaseException | None = None
+        event.listen(self._engine, "handle_error", self._note)
+        event.listen(self._engine, "before_cursor_execute", lambda *_: self.check_intact())
 
     def forbid_changes(self) -> None:
         """Have SQLite refuse every change until `allow_changes`.
@@ -65,6 +69,19 @@ class HeldConnection:
         if self.place is not None and statement != "BEGIN":
             self.place.check()
         self.driver.execute(statement)
+        self._is_writing = statement != "BEGIN"
+
+    def check_intact(self) -> None:
+        """Raise the error because of which SQLite itself has undone the transaction, if any did.
+
+        A full disk can do that: whoever went on after such an error would do so in autocommit.
+        """
+        if self._undone_by is not None:
+            raise self._undone_by
+
+    def _note(self, context: ExceptionContext) -> None:
+        if self._is_writing and not self.driver.in_transaction:
+            self._undone_by = self._undone_by or context.original_exception
 
     def commit(self) -> None:
         """Commit what the units did; a busy database raises, and nothing is committed then.
@@ -72,7 +89,7 @@ class HeldConnection:
         So does a file that was moved or deleted: what is written to it would be lost.
         """
         if self.place is not None:
-            self.place.check()
+            self.place.check_all()
         self.driver.commit()
         self._settle()
 
@@ -82,6 +99,7 @@ class HeldConnection:
         self._settle()
 
     def _settle(self) -> None:
+        self._is_writing, self._undone_by = False, None
         if self.connection.in_transaction():
             self.connection.rollback()  # its bookkeeping only: the driver has nothing open
 
