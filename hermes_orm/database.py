@@ -229,7 +229,8 @@ class Database:
                 raise
             from hermes_orm import migrations  # imports Alembic
 
-            await migrations.upgrade(self.location, settings=self.settings)
+            hasty = self.settings.sessions.index_in_background
+            await migrations.upgrade(self.location, settings=self.settings, hasty=hasty)
             await transport.open(loop.time() + patience)  # a migration takes what it takes
 
     def follow(self) -> None:

@@ -50,16 +50,19 @@ async def upgrade(
     lock_wait: float = LOCK_WAIT_SECONDS,
     settings: Settings | None = None,
     backup: bool = True,
+    hasty: bool = False,
 ) -> None:
     """Bring the database at `url` (or a SQLite file's path) to a revision; create what is missing.
 
     A database of the existing stores is adopted first. `settings` are those of the Hermes home
-    that is active now unless given.
+    that is active now unless given. With `hasty` a store that is opened completes what can wait.
 
     Raises SchemaError, and changes nothing, when the database is foreign or when another migration
     holds it for `lock_wait` seconds.
     """
-    adoption = Adoption(replay_schema, backup=backup, covers_stamped=revision == "head")
+    adoption = Adoption(
+        replay_schema, backup=backup, covers_stamped=revision == "head", is_hasty=hasty
+    )
     await run(url, _to(revision), lock_wait=lock_wait, settings=settings, adoption=adoption)
 
 
@@ -135,7 +138,7 @@ def _to(revision: str) -> Callable[[Connection], None]:
 
     def action(connection: Connection) -> None:
         deferred = revision == "head"  # the dialect completes the index of a file that it adopts
-        _upgrade(_config(connection, deferred=deferred), revision)
+        _upgrade(_config(connection, defer_search=deferred), revision)
 
     return action
 

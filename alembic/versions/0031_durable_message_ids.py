@@ -85,7 +85,7 @@ def give_uids(db: Schema) -> None:
 
 def upgrade() -> None:
     db = Schema.of(op)
-    if db.is_deferred and db.frozen.UIDS_MAY_WAIT and db.rows("SELECT 1 FROM messages LIMIT 1"):
+    if db.is_hasty:
         schema(db)
         db.run("DELETE FROM state_meta WHERE key = 'message_uid_backfill'")
         identify(db)

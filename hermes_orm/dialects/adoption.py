@@ -45,5 +45,7 @@ class Adoption:
     """Whether a file is copied before its first change."""
     guesses: bool = True
     """Whether a file that does not tell its version is taken for what it holds, else refused."""
+    is_hasty: bool = False
+    """Whether the store that opens a large file gives messages their ids and indexes later."""
     covers_stamped: bool = False
     """Whether a file with an older revision of ours is copied and verified as well."""

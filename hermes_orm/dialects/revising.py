@@ -27,6 +27,9 @@ BIGINT = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 DOUBLE: Any = sa.Double().with_variant(sa.REAL(), "sqlite")
 BYTES = sa.LargeBinary()
 
+HASTY = "hermes_hasty"
+"""Set in the `info` of a connection to a large file that somebody waits for."""
+
 BATCH = 100
 """Rows that a data step holds in memory at a time."""
 
@@ -99,9 +102,9 @@ class Schema:
         return given.get(name, environment.config.attributes.get(name))
 
     @property
-    def is_deferred(self) -> bool:
-        """Whether the caller itself makes or fills what does not have to be complete at once."""
-        return not self.offline and bool(self.option("deferred"))
+    def is_hasty(self) -> bool:
+        """Whether the store itself completes later what messages can do without for a while."""
+        return not self.offline and HASTY in self.connection.info
 
     @property
     def _may_commit(self) -> bool:
@@ -234,6 +237,8 @@ class Schema:
         built while they go on.
         """
         if not self.offline and self.frozen.has_index(self.connection, name):
+            return
+        if self.is_hasty and table == "messages" and not unique:
             return
         condition = None if where is None else sa.text(where)
         create = partial(

@@ -18,7 +18,7 @@ _VERSION = sa.table("schema_version", sa.column("version", sa.Integer()))
 def run_revisions(context: MigrationContext) -> None:
     """Run the revisions that the command asks for; then bring the search objects to the last one.
 
-    A revision that says `search_layout` begins a layout. With the attribute `deferred` of the
+    A revision that says `search_layout` begins a layout. With the attribute `defer_search` of the
     configuration the index stays empty, and the settings announce a rebuild in steps.
     """
     environment = context.environment_context
@@ -33,7 +33,7 @@ def run_revisions(context: MigrationContext) -> None:
         connection_of(context),
         search_layout(environment.script, revision),
         context.opts["search_found"],
-        deferred=bool(environment.config.attributes.get("deferred")),
+        deferred=bool(environment.config.attributes.get("defer_search")),
     )
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import ColumnElement, Connection, Update, update
+from sqlalchemy import ColumnElement, Update, update
 
-from hermes_orm.dialects.expressions import insert_into, new_uid
-from hermes_orm.models import Message, StateMeta
+from hermes_orm.dialects.expressions import new_uid
+from hermes_orm.models import Message
 
 DONE: Final = "message_uid_backfill"
 """Key of `state_meta`: every message has an id. Other programs know it, too."""
@@ -15,15 +15,5 @@ DONE: Final = "message_uid_backfill"
 
 def give_uids(*which: ColumnElement[bool]) -> Update:
     """Give an id to those of some messages that have none."""
-    return (
-        update(Message).where(*which, Message.message_uid.is_(None)).values(message_uid=new_uid())
-    )
-
-
-def give_all(connection: Connection) -> None:
-    """Give every message an id, and say so."""
-    connection.execute(give_uids())
-    done = insert_into(StateMeta, {"key": DONE, "value": "1"})
-    connection.execute(
-        done.on_conflict_do_update(index_elements=[StateMeta.key], set_={"value": "1"})
-    )
+    lacking = update(Message).where(*which, Message.message_uid.is_(None))
+    return lacking.values(message_uid=new_uid())

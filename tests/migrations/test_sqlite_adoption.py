@@ -17,7 +17,7 @@ from hermes_orm import SchemaError, SessionDB, migrations
 from hermes_orm.config import Settings
 from hermes_orm.dialects.sqlite import driver as sqlite_driver
 from hermes_orm.dialects.sqlite.adoption.lock import migration_lock
-from hermes_orm.services.uids import finish_uids
+from hermes_orm.services.leftovers import finish_leftovers
 from tests.historic.shape import differences, shape
 from tests.raw import Raw
 
@@ -205,15 +205,14 @@ async def test_large_files_are_searchable_at_once_and_indexed_by_steps(
     old: Path, monkeypatch: pytest.MonkeyPatch, sqlite_template: Path
 ) -> None:
     monkeypatch.setattr("hermes_orm.dialects.sqlite.adoption.adopting.REBUILT_AT_ONCE", 10)
-    report = await migrations.adopt(str(old))
-    assert (report.search, report.holes) == ("queued", ())
     raw = Raw(str(old))
-    assert await raw.fetch("SELECT count(message_uid) FROM messages") == [(0,)]
     async with SessionDB(old) as db:
         assert len(await db.search_messages("cistern", limit=100)) == MESSAGES
         assert (await db.optimize_fts_storage(vacuum=False))["ok"]
-        monkeypatch.setattr("hermes_orm.repositories.messages.uids.STEP_ROWS", 10)
-        await finish_uids(db.database)
+        assert await raw.fetch("SELECT count(message_uid) FROM messages") == [(0,)]
+        monkeypatch.setattr("hermes_orm.repositories.messages.leftovers.STEP_ROWS", 10)
+        monkeypatch.setattr("hermes_orm.services.leftovers.PAUSE_SECONDS", 0)
+        await finish_leftovers(db.database)
     uids = "SELECT count(DISTINCT message_uid) FROM messages"
     assert await raw.fetch(uids) == [(MESSAGES,)]
     done = "SELECT value FROM state_meta WHERE key = 'message_uid_backfill'"

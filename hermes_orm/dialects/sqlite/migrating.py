@@ -123,7 +123,7 @@ class _Migration:
         if adoption.backup:
             self._backup = Backup(self._path, findings.start)
         with original(self._path, self._backup) as counted:
-            prepared = adopting.prepare(connection, findings, adoption.replay)
+            prepared = adopting.prepare(connection, findings, adoption)
             result = action(connection)
             report = adopting.finish(connection, prepared, counted)
         if self._backup is not None:

@@ -30,7 +30,6 @@ __all__ = [
     "NOW",
     "OCTETS",
     "SINGLE_KEY_NULLABLE",
-    "UIDS_MAY_WAIT",
     "add_foreign_key",
     "columns",
     "create_derived_0031",
@@ -64,9 +63,6 @@ NEW_UUID = "CAST(gen_random_uuid() AS text)"
 
 NOW = "to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US') || '+00:00'"
 """The time in ISO form, UTC."""
-
-UIDS_MAY_WAIT = False
-"""Only adopted files leave that to later."""
 
 WRITERS_GO_ON = True
 """An index of a large table is built while others write."""

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, insert
 
-from hermes_orm.dialects import uids
-from hermes_orm.dialects.adoption import AdoptionReport, SearchState
+from hermes_orm.dialects.adoption import Adoption, AdoptionReport, SearchState
 from hermes_orm.dialects.creation import create_tables
 from hermes_orm.dialects.indexing import CJK_REBUILD, REBUILD, clear_rebuild
+from hermes_orm.dialects.revising import HASTY
 from hermes_orm.dialects.sqlite import ddl, search_upkeep
 from hermes_orm.dialects.sqlite.adoption import census
 from hermes_orm.dialects.sqlite.adoption.fingerprint import STAMP_TABLE, Findings, objects
@@ -34,9 +33,7 @@ class Prepared:
     holes: frozenset[str]
 
 
-def prepare(
-    connection: Connection, findings: Findings, replay: Callable[[Connection, str], None]
-) -> Prepared:
+def prepare(connection: Connection, findings: Findings, adoption: Adoption) -> Prepared:
     """Bring a file into the shape of the revision that it enters at.
 
     The caller began the transaction, with foreign keys not enforced, and ends it: an error of this
@@ -44,9 +41,11 @@ def prepare(
     """
     driver: Any = connection.connection.driver_connection
     shape = census.schema(driver)
+    if adoption.is_hasty and _is_large(connection):
+        connection.info[HASTY] = True
     _drop_derived(connection)
     if findings.stamp is None:
-        replay(connection, findings.revision)
+        adoption.replay(connection, findings.revision)
         _stamp(connection, findings.revision)
     return Prepared(findings, frozenset(census.schema(driver) - shape))
 
@@ -60,8 +59,6 @@ def finish(
     is_head = is_current(driver)
     if is_head:
         ddl.complete_head(connection)
-        if not _is_large(connection):
-            uids.give_all(connection)
     search = _complete_search(connection) if is_head else "kept"
     (before, undecodable), after = original.result(), Inventory.take(driver)
     verify(driver, before, after, is_head=is_head)

@@ -28,7 +28,6 @@ __all__ = [
     "NOW",
     "OCTETS",
     "SINGLE_KEY_NULLABLE",
-    "UIDS_MAY_WAIT",
     "add_foreign_key",
     "columns",
     "create_derived_0031",
@@ -66,9 +65,6 @@ NEW_UUID = (
 
 NOW = "strftime('%Y-%m-%dT%H:%M:%f+00:00', 'now')"
 """The time in ISO form, UTC."""
-
-UIDS_MAY_WAIT = True
-"""The adoption of a file gives them at the end, or leaves them to the store."""
 
 WRITERS_GO_ON = False
 """A migration is one transaction, which holds the write lock."""
