@@ -100,6 +100,7 @@ class SessionSettings:
     max_export_messages: int = _setting(MAX_SAFE_EXPORT_MESSAGES, _integer(0))
     search_slow_ms: float = _setting(1000.0, _milliseconds, "HERMES_SEARCH_SLOW_MS")
     cjk_fts: bool = _setting(True, _switch, "HERMES_CJK_FTS")
+    trigram_fts: bool = _setting(True, _switch)
     index_in_background: bool = _setting(True, _switch)
 
 

@@ -53,7 +53,7 @@ class SessionDB(
         )
         self.read_only = read_only
         self.database = Database(location, dialect=make_dialect(location), read_only=read_only)
-        self.database.after_opening = indexing.finish_rebuilds
+        self.database.after_opening = indexing.follow
 
     def __repr__(self) -> str:
         return f"SessionDB({str(self.db_path)!r}, read_only={self.read_only})"

@@ -44,6 +44,7 @@ def make_transport(
             read_only=read_only,
             home=home or hermes_home(),
             cjk_tokenizer=cjk.find() if wants_cjk else None,
+            has_trigrams=settings.sessions.trigram_fts,
         )
     from hermes_orm.dialects.postgresql.engine import PostgreSQLTransport
     from hermes_orm.dialects.postgresql.options import engine_options

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, Self
 
 from sqlalchemy import Connection, delete, func, insert, or_, select
 
+from hermes_orm.dialects.search import SearchIndex
 from hermes_orm.models import Message, StateMeta
 
 if TYPE_CHECKING:
@@ -28,11 +29,20 @@ REBUILD: Final = Rebuild("fts_rebuild_high_water", "fts_rebuild_progress")
 CJK_REBUILD: Final = Rebuild("fts_cjk_rebuild_high_water", "fts_cjk_rebuild_progress")
 
 
+OPEN_END: Final = 2**62
+"""High-water mark of an index into which steps put what is appended, whatever its id will be."""
+
+
 class Gap(NamedTuple):
     """What a rebuild has still to index: the messages with ids in (`after_id`, `last_id`]."""
 
     after_id: int
     last_id: int
+
+    @property
+    def is_open(self) -> bool:
+        """Whether appended messages come to it, too."""
+        return self.last_id == OPEN_END
 
     @classmethod
     def of(cls, values: Mapping[str, str | None], rebuild: Rebuild) -> Self | None:
@@ -55,6 +65,12 @@ class Indexing(ABC):
     """Whether indexes that are complete stay so while a store is open, whoever writes."""
     is_settled = False
     """Whether a search has found them complete, so that the next need not ask."""
+    defers = False
+    """Whether appends leave them to later steps."""
+    damaged: SearchIndex | None = None
+    """What a search could not use; it has still to be repaired."""
+    was_repaired = False
+    """Whether that happened once; further damage is left to writes and the next opening."""
 
     def has(self, tx: Transaction, rebuild: Rebuild) -> bool:
         """Whether the indexes of a rebuild can be filled here."""
@@ -83,6 +99,22 @@ class Indexing(ABC):
     def reshape(self, tx: Transaction) -> bool:
         """Bring the indexes into their newest form, to be filled by steps; False: impossible."""
         return True
+
+    def is_outdated(self, tx: Transaction) -> bool:
+        """Whether another version of this code would have indexed the same messages otherwise."""
+        return False
+
+    def renew(self, tx: Transaction) -> None:
+        """Throw away what is outdated; steps index it anew."""
+        return
+
+    def defer(self, tx: Transaction) -> None:
+        """Leave what is appended from now on to later steps, where that is the setting."""
+        return
+
+    def replace(self, tx: Transaction, index: SearchIndex) -> None:
+        """Put an empty index in the place of a damaged one, to be filled by steps."""
+        return
 
     def discard(self, tx: Transaction, rows: int) -> bool:
         """Delete up to `rows` rows of what `reshape` put aside; whether there is more."""

@@ -50,6 +50,7 @@ INDEX_KEYS: Final = (
     "fts_cjk_rebuild_high_water",
     "fts_cjk_rebuild_progress",
     "fts_tool_full_content_high_water",
+    "search_tokenizer_version",
 )
 """Settings that tell the state of search indexes."""
 KEYS_LEFT: Final = (*INDEX_KEYS, "postgres_storage_version", "db_file_generation", COPY_MARK)

@@ -22,6 +22,11 @@ def cjk_pairs(text: str) -> list[str]:
     return list(dict.fromkeys(chain.from_iterable(map(add, run, run[1:]) for run in runs)))
 
 
+def is_cjk_pair(text: str) -> bool:
+    """Return whether `text` is two CJK characters, and nothing else."""
+    return len(text) == 2 and _RUN.fullmatch(text) is not None
+
+
 def is_cjk_run(text: str) -> bool:
     """Return whether `text` is two CJK letters or more, and nothing else."""
     return text.isalpha() and _RUN.fullmatch(text) is not None

@@ -1,5 +1,7 @@
 """The text of a query tree in the languages of the two databases."""
 
+from collections.abc import Callable
+
 from hermes_orm.search.query import Node, Unit, fold
 from hermes_orm.search.vector import lexemes, pair_lexemes
 from hermes_orm.session_text import fold_ascii
@@ -19,9 +21,18 @@ def to_fts5(node: Node) -> str:
 
 def to_tsquery(node: Node) -> str:
     """Return the text of the tsquery, to be cast, for a tree of words."""
+    return _tsquery(node, _tsquery_phrase)
+
+
+def to_exact_pair_tsquery(node: Node) -> str:
+    """Return the text of the tsquery that a tree of CJK pairs is, to be cast."""
+    return _tsquery(node, lambda unit: " & ".join(pair_lexemes(unit.text)))
+
+
+def _tsquery(node: Node, unit: Callable[[Unit], str]) -> str:
     return fold(
         node,
-        unit=_tsquery_phrase,
+        unit=unit,
         all_of=" & ".join,
         any_of=" | ".join,
         but_not=lambda kept, dropped: f"{kept} & !({dropped})",

@@ -10,6 +10,9 @@ from hermes_orm.search.cjk import cjk_pairs
 from hermes_orm.search.text import search_columns
 from hermes_orm.search.unicode61 import tokens
 
+TOKENIZER_VERSION: Final = 1
+"""To be raised when the entries of the same messages change: stores then make them anew."""
+
 MAX_LEXEME_BYTES: Final = 2_040
 
 _SAFE_CHARACTERS: Final = MAX_LEXEME_BYTES // 4

@@ -13,11 +13,15 @@ from hermes_orm.dialects.indexing import CJK_REBUILD, REBUILD, Rebuild
 from hermes_orm.errors import StoreClosedError
 from hermes_orm.repositories.search.indexing import IndexingRepository
 from hermes_orm.rows import StorageProgress, StorageResult
+from hermes_orm.services.leftovers import finish_leftovers
 
 DISCARDED_ROWS: Final = 500
 LEAST_PAUSE_SECONDS: Final = 0.2
 PAUSE_PER_STEP: Final = 4.0
 """Times that a pause is longer than the step before it: live writers come first."""
+MOST_PAUSE_SECONDS: Final = 3.2
+BREATH_SECONDS: Final = 0.02
+"""Between portions of what was appended: it must not grow faster than it is indexed."""
 
 T = TypeVar("T")
 Progress = Callable[[StorageProgress], object]
@@ -114,26 +118,71 @@ async def optimize_fts_storage(
     return {"ok": True, "vacuumed": vacuumed}
 
 
-async def finish_rebuilds(database: Database) -> None:
-    """Finish what the adoption of a large database has left to later: its indexes, in steps.
+async def follow(database: Database) -> None:
+    """Finish indexes that were left to later, and index what is appended where that is deferred.
 
-    It ends when nothing is left, or with the store; the next opening goes on.
+    It ends when nothing is left to do, or with the store; the next opening goes on.
     """
     if not database.settings.sessions.index_in_background:
         return
     try:
-        if await database.read(lambda tx: IndexingRepository(tx).unsettled()) is None:
-            return
-        for step in (fts_rebuild_step, fts_cjk_rebuild_step):
-            while await _paced(step(database)):
-                pass
-        while await _paced(_alone(database, lambda own: own.discard(DISCARDED_ROWS))):
-            pass
+        await finish_leftovers(database)
+        await _finish_rebuilds(database)
+        await _keep_up(database)
     except Exception as error:  # noqa: BLE001  (nobody awaits this; searches scan what is left)
         if not isinstance(error, StoreClosedError):
             logger.warning("the search index is not finished: %s", type(error).__name__)
+
+
+async def _finish_rebuilds(database: Database) -> None:
+    if await database.read(lambda tx: IndexingRepository(tx).is_outdated()):
+        await _alone(database, IndexingRepository.renew)
+    if await database.read(lambda tx: IndexingRepository(tx).unsettled()) is None:
+        return
+    for step in (fts_rebuild_step, fts_cjk_rebuild_step):
+        while await _paced(step(database)):
+            pass
+    while await _paced(_alone(database, lambda own: own.discard(DISCARDED_ROWS))):
+        pass
+    logger.info("the search index is complete")
+
+
+async def _keep_up(database: Database) -> None:
+    """Index what is appended, in portions; look for it less often while there is nothing."""
+    pause = LEAST_PAUSE_SECONDS
+    while database.dialect.indexing.defers:
+        is_behind = await database.read(lambda tx: IndexingRepository(tx).is_behind())
+        if is_behind and await _catch_up(database):
+            pause = BREATH_SECONDS
+        await asyncio.sleep(pause)
+        pause = LEAST_PAUSE_SECONDS if is_behind else min(2 * pause, MOST_PAUSE_SECONDS)
+
+
+async def _catch_up(database: Database) -> bool:
+    try:
+        return await _alone(database, IndexingRepository.catch_up)
+    except Exception as error:
+        if database.dialect.is_busy(error):
+            return True
+        raise
+
+
+async def replace_damaged(database: Database) -> None:
+    """Begin to build anew, once in the life of a store, the index that a search could not use.
+
+    Searches scan what is still to be indexed.
+    """
+    indexing = database.dialect.indexing
+    index, indexing.damaged = indexing.damaged, None
+    if index is None or indexing.was_repaired or database.read_only or database.in_transaction:
+        return
+    indexing.was_repaired = True
+    try:
+        await _alone(database, lambda own: own.replace(index))
+    except Exception as error:  # noqa: BLE001  (the search has its hits)
+        logger.warning("the damaged search index stays: %s", type(error).__name__)
     else:
-        logger.info("the search index is complete")
+        database.follow()
 
 
 async def _alone(database: Database, work: Callable[[IndexingRepository], T]) -> T:
@@ -162,7 +211,9 @@ async def _report(database: Database, progress_cb: Progress | None, phase: str) 
 
 async def _vacuum(database: Database) -> bool:
     try:
-        await database.write(lambda tx: tx.dialect.upkeep.vacuum(tx), alone=True, scope="statement")
+        await database.write(
+            lambda tx: tx.dialect.upkeep.vacuum(tx), alone=True, scope="maintenance"
+        )
     except Exception as error:  # noqa: BLE001  (the indexes are what was asked for)
         logger.warning("the indexes are in order, but VACUUM failed: %s", error)
         return False

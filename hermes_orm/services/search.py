@@ -11,6 +11,7 @@ from hermes_orm.repositories.search.request import SearchRequest
 from hermes_orm.repositories.search.routes import first_route
 from hermes_orm.repositories.search.search import SearchRepository
 from hermes_orm.rows import SearchHit
+from hermes_orm.services.indexing import replace_damaged
 
 LOGGED_CHARACTERS = 200
 
@@ -73,7 +74,10 @@ async def _hits(database: Database, request: SearchRequest) -> tuple[list[Search
     if route is None or not request.limit:
         return [], "empty"
     one_statement = "context" not in request.keys and not request.offset
-    return await database.read(
+    found = await database.read(
         lambda tx: SearchRepository(tx).hits(request, route),
         scope="statement" if one_statement else "snapshot",
     )
+    if database.dialect.indexing.damaged is not None:
+        await replace_damaged(database)
+    return found

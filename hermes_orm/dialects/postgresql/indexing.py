@@ -22,9 +22,12 @@ from hermes_orm.dialects.postgresql.transaction import PostgreSQLTransaction
 from hermes_orm.dialects.postgresql.transcript import INDEXED, ArrayOf, entry
 from hermes_orm.dialects.prepared import Prepared
 from hermes_orm.models import Message, MessageSearch, StateMeta
+from hermes_orm.search.vector import TOKENIZER_VERSION
 
 COMPLETED_AT_ONCE: Final = 500
 GIN_INDEX: Final = "idx_message_search_vec"
+TOKENIZER_KEY: Final = "search_tokenizer_version"
+"""Key of `state_meta`: which tokenizer made the entries; version 1 where it is missing."""
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +70,9 @@ LACKING: Final = Prepared(
     .where(MessageSearch.message_id.is_(None))
     .limit(1)
 )
+
+
+TOKENIZER: Final = Prepared(select(StateMeta.value).where(StateMeta.key == TOKENIZER_KEY))
 
 
 def _columns(rows: Sequence[Row]) -> dict[str, list[Any]]:
@@ -135,11 +141,29 @@ class PostgreSQLIndexing(Indexing):
         return 1
 
     def is_improvable(self, tx: Transaction) -> bool:
-        """Whether messages lack an entry."""
-        return tx.first(LACKING) is not None
+        """Whether messages lack an entry, or have one of another tokenizer."""
+        return self.is_outdated(tx) or tx.first(LACKING) is not None
+
+    def is_outdated(self, tx: Transaction) -> bool:
+        """Whether the entries were made by another tokenizer."""
+        return (tx.scalar(TOKENIZER) or "1") != str(TOKENIZER_VERSION)
+
+    def renew(self, tx: Transaction) -> None:
+        """Throw away the entries of another tokenizer; steps make them anew."""
+        connection = tx.connection
+        connection.exec_driver_sql("LOCK TABLE message_search IN ACCESS EXCLUSIVE MODE")
+        if self.is_outdated(tx):  # nobody was faster
+            connection.exec_driver_sql("TRUNCATE message_search")
+            defer_rebuild(connection)
+            values = {"key": TOKENIZER_KEY, "value": str(TOKENIZER_VERSION)}
+            version = postgresql.insert(StateMeta).values(values)
+            connection.execute(version.on_conflict_do_update(index_elements=["key"], set_=values))
+            self.is_settled = False
 
     def reshape(self, tx: Transaction) -> bool:
-        """See that messages without an entry get one."""
+        """See that messages without an entry, or with one of another tokenizer, get one."""
+        if self.is_outdated(tx):
+            self.renew(tx)
         if self.is_improvable(tx) and not tx.connection.scalar(
             select(StateMeta.key).where(StateMeta.key == REBUILD.high_water)
         ):

@@ -27,8 +27,9 @@ from hermes_orm.dialects.postgresql.ranking import UNITS, by_bm25, by_density
 from hermes_orm.dialects.prepared import Params
 from hermes_orm.dialects.search import Candidates, SearchIndex
 from hermes_orm.models import Message, MessageSearch, Session
-from hermes_orm.search.compilers import to_pair_tsquery, to_tsquery
-from hermes_orm.search.query import Node, positive_units
+from hermes_orm.search.cjk import is_cjk_pair
+from hermes_orm.search.compilers import to_exact_pair_tsquery, to_pair_tsquery, to_tsquery
+from hermes_orm.search.query import Node, positive_units, units
 from hermes_orm.search.text import INDEXED_CHARACTERS, INDEXED_TOOL_CHARACTERS
 
 MOST_UNITS_SCORED: Final = 16
@@ -39,16 +40,20 @@ MOST_UNITS_SCORED: Final = 16
 class PostgreSQLSearch(Search):
     """Search by one GIN index; what it finds for a substring is checked, the rest is a scan."""
 
-    exact = frozenset({SearchIndex.WORDS})
+    exact = frozenset({SearchIndex.WORDS, SearchIndex.PAIRS})
 
     def route(self, index: SearchIndex) -> str:
         """Return the name of an index in the log."""
         return "fts5" if index is SearchIndex.WORDS else "fts_cjk"
 
     def parameters(self, index: SearchIndex, tree: Node) -> Params | None:
-        """Return the tsquery; None for substrings that need not hold a pair of CJK characters."""
+        """Return the tsquery; None for substrings that need not hold a pair of CJK characters.
+
+        Those that are pairs need no look at the texts.
+        """
         if index is SearchIndex.PAIRS:
-            return None  # the one index holds pairs, too
+            are_pairs = all(is_cjk_pair(unit.text) for unit in units(tree))
+            return {"match": to_exact_pair_tsquery(tree)} if are_pairs else None
         if index is SearchIndex.SUBSTRINGS:
             pairs = to_pair_tsquery(tree)
             return None if pairs is None else {"match": pairs}

@@ -31,6 +31,7 @@ from hermes_orm.dialects.sqlite.adoption.lock import try_lock, unlock
 from hermes_orm.dialects.sqlite.holding import HeldFileTransaction
 from hermes_orm.dialects.sqlite.lane import Lane
 from hermes_orm.dialects.sqlite.mending.mend import mend_once
+from hermes_orm.dialects.sqlite.search_settings import SearchSettings
 from hermes_orm.dialects.sqlite.thread import ConnectionThread
 from hermes_orm.dialects.sqlite.transaction import HeldConnection
 from hermes_orm.dialects.sqlite.writer import WriteQueue
@@ -58,6 +59,7 @@ class SQLiteTransport(Transport):
         read_only: bool,
         home: Path,
         cjk_tokenizer: Path | None = None,
+        has_trigrams: bool = True,
     ) -> None:
         self.dialect = dialect
         self._path = path
@@ -65,6 +67,7 @@ class SQLiteTransport(Transport):
         self._settings = settings
         self._read_only = read_only
         self._cjk = cjk_tokenizer
+        self._has_trigrams = has_trigrams
         self._writer: Lane | None = None
         self._queue: WriteQueue | None = None
         self._readers: list[Lane] = []
@@ -184,7 +187,9 @@ class SQLiteTransport(Transport):
             synchronous="NORMAL" if settings.synchronous == "normal" else None,
         )
         opening.ensure_schema(held)
-        repair.open_search(held, has_cjk=self._cjk is not None)
+        is_deferred = settings.search_indexing == "deferred"
+        wanted = SearchSettings(self._cjk is not None, self._has_trigrams, is_deferred)
+        repair.open_search(held, wanted)
         return mode
 
     async def read(self, work: Work[T], *, scope: Scope, patience: float) -> T:
@@ -332,8 +337,9 @@ class SQLiteTransport(Transport):
             await lane.close()
         self._readers.clear()
         if not self._read_only:
-            driver = self._writer.held.driver
-            await self._writer.thread.call(lambda: upkeep.checkpoint(driver, "TRUNCATE"))
+            held = self._writer.held
+            await self._writer.thread.call(lambda: repair.close_search(held))
+            await self._writer.thread.call(lambda: upkeep.checkpoint(held.driver, "TRUNCATE"))
         await self._writer.close()
         self._writer = self._queue = None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
@@ -13,10 +12,18 @@ from sqlalchemy import BigInteger, Connection, bindparam, column, exists, insert
 from hermes_orm.dialects.base import Transaction
 from hermes_orm.dialects.indexing import CJK_REBUILD, REBUILD, Indexing, Rebuild, clear_rebuild
 from hermes_orm.dialects.prepared import Prepared
+from hermes_orm.dialects.search import SearchIndex
+from hermes_orm.dialects.sqlite import search_settings
 from hermes_orm.dialects.sqlite import search_upkeep as upkeep
 from hermes_orm.dialects.sqlite.driver import as_standard, is_busy
-from hermes_orm.dialects.sqlite.search_ddl import CJK, FtsIndex
+from hermes_orm.dialects.sqlite.search_ddl import CJK, SUBSTRINGS, WORDS, FtsIndex
+from hermes_orm.dialects.sqlite.search_settings import SearchSettings
 
+INDEXES: Final = {
+    SearchIndex.WORDS: WORDS,
+    SearchIndex.SUBSTRINGS: SUBSTRINGS,
+    SearchIndex.PAIRS: CJK,
+}
 SWEPT_IDS: Final = 1000
 """Around the end of a rebuild: there rows were written while it began."""
 
@@ -38,12 +45,12 @@ def fill(index: FtsIndex) -> Prepared:
     return Prepared(insert(target).from_select(["rowid", *names], rows))
 
 
-@dataclass
 class SQLiteIndexing(Indexing):
     """The word, trigram and, where its tokenizer is loaded, CJK index."""
 
-    has_cjk: bool = False
-    """Whether the connections of this store have loaded the CJK tokenizer."""
+    def __init__(self, wanted: SearchSettings | None = None) -> None:
+        wanted = wanted or SearchSettings()
+        self.has_cjk, self.defers = wanted.has_cjk, wanted.defers
 
     def has(self, tx: Transaction, rebuild: Rebuild) -> bool:
         """Whether the tables exist and can be written."""
@@ -55,8 +62,11 @@ class SQLiteIndexing(Indexing):
             tx.run(fill(index), {"after_id": after_id, "last_id": last_id})
 
     def complete(self, tx: Transaction, rebuild: Rebuild, high_water: int) -> bool:
-        """Index what was written while the rebuild began."""
+        """Index what was written while the rebuild began, and merge what its steps have made."""
         self.fill(tx, rebuild, high_water - SWEPT_IDS, high_water + SWEPT_IDS)
+        connection = tx.connection
+        for index in self._indexes(connection, rebuild):
+            upkeep.merge(connection, index, is_first=True)
         return True
 
     def optimize(self, tx: Transaction) -> int:
@@ -79,7 +89,7 @@ class SQLiteIndexing(Indexing):
     def _rebuild(self, connection: Connection) -> int:
         found = upkeep.objects(connection)
         if not upkeep.needs_rebuild(connection, found):
-            indexes = upkeep.present(found)
+            indexes = [index for index in upkeep.kept(connection) if index.name in found]
             try:
                 for index in indexes:
                     upkeep.command(connection, index, "rebuild")
@@ -100,6 +110,7 @@ class SQLiteIndexing(Indexing):
         found = upkeep.objects(connection)
         return (
             any(name.startswith(upkeep.TRASH) for name in found)
+            or _is_retired(connection, found)
             or upkeep.form(found) is not upkeep.Form.NEWEST
             or upkeep.is_empty(connection, found)
             or (self.has_cjk and upkeep.is_marked(connection, upkeep.CJK_STALE))
@@ -122,11 +133,28 @@ class SQLiteIndexing(Indexing):
             or (upkeep.is_empty(connection, found) and not upkeep.is_marked(connection, REBUILD[0]))
         ):
             upkeep.defer_search(connection)
+        elif _is_retired(connection, found):
+            upkeep.put_search_aside(connection, [SUBSTRINGS])
         if self.has_cjk and (
             CJK.name not in found or upkeep.is_marked(connection, upkeep.CJK_STALE)
         ):
             upkeep.defer_cjk(connection)
         return True
+
+    def defer(self, tx: Transaction) -> None:
+        """Leave what is appended from now on to later steps, where that is the setting."""
+        if self.defers:
+            search_settings.defer_appends(tx.connection)
+
+    def replace(self, tx: Transaction, index: SearchIndex) -> None:
+        """Put an empty index in the place of a damaged one, to be filled by steps."""
+        connection, fts = tx.connection, INDEXES[index]
+        if not upkeep.can_create(connection, fts):
+            return
+        if fts is CJK:
+            upkeep.defer_cjk(connection)
+        else:
+            upkeep.defer_search(connection)
 
     def discard(self, tx: Transaction, rows: int) -> bool:
         """Delete up to `rows` rows of former indexes; whether there is more."""
@@ -136,8 +164,9 @@ class SQLiteIndexing(Indexing):
         """Return the reason why layout 3 is not reached."""
         connection = tx.connection
         found = upkeep.objects(connection)
-        keys = [REBUILD.high_water, *([CJK_REBUILD.high_water] if self.has_cjk else [])]
-        is_pending = any(upkeep.is_marked(connection, key) for key in keys)
+        is_pending = search_settings.is_pending(connection) or (
+            self.has_cjk and upkeep.is_marked(connection, CJK_REBUILD.high_water)
+        )
         if is_pending or upkeep.is_empty(connection, found):
             return "backfill_incomplete"
         if any(name.startswith(upkeep.TRASH) for name in found):
@@ -152,8 +181,11 @@ class SQLiteIndexing(Indexing):
     def _indexes(self, connection: Connection, rebuild: Rebuild | None = None) -> list[FtsIndex]:
         if not upkeep.has_fts5(connection):
             return []
-        found = upkeep.present(upkeep.objects(connection), cjk=self.has_cjk)
-        return [index for index in found if rebuild in (None, index.rebuild)]
+        found = upkeep.objects(connection)
+        wanted = [*upkeep.kept(connection), *([CJK] if self.has_cjk else [])]
+        return [
+            index for index in wanted if index.name in found and rebuild in (None, index.rebuild)
+        ]
 
     def _each(self, connection: Connection, act: Callable[[FtsIndex], object]) -> int:
         """Count the indexes for which an action succeeds; another failure is only logged."""
@@ -168,3 +200,8 @@ class SQLiteIndexing(Indexing):
             else:
                 count += 1
         return count
+
+
+def _is_retired(connection: Connection, found: upkeep.Objects) -> bool:
+    """Whether there is a trigram index although a setting wants none."""
+    return SUBSTRINGS.name in found and upkeep.is_marked(connection, upkeep.SUBSTRINGS_STALE)

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 from sqlalchemy import Connection
 
+from hermes_orm.dialects.sqlite import search_settings
 from hermes_orm.dialects.sqlite import search_upkeep as upkeep
 from hermes_orm.dialects.sqlite.driver import as_standard, is_busy
 from hermes_orm.dialects.sqlite.indexing import SQLiteIndexing
 from hermes_orm.dialects.sqlite.search import SQLiteSearch
+from hermes_orm.dialects.sqlite.search_settings import SearchSettings
 from hermes_orm.dialects.sqlite.transaction import HeldConnection
 
 REPAIRS: Final = (upkeep.restore_search, upkeep.detach_search)
 """What is done about damage that a store meets: at first, and when it comes back."""
-
-MERGES_AT_ONCE: Final = 4
-MERGED_PAGES: Final = 500
 
 _UNEXPLAINED: Final = {"constraint failed", "SQL logic error"}
 """All that FTS5 says of some damage; errors of ordinary tables tell more."""
@@ -27,14 +25,20 @@ _UNEXPLAINED: Final = {"constraint failed", "SQL logic error"}
 logger = logging.getLogger("hermes_orm.sqlite")
 
 
-def open_search(held: HeldConnection, *, has_cjk: bool) -> None:
+def open_search(held: HeldConnection, wanted: SearchSettings) -> None:
     """Put the search indexes of a file in order; when that fails, writes go on without them."""
-    parts = held.dialect
-    parts.indexing, parts.search = SQLiteIndexing(has_cjk), SQLiteSearch(has_cjk)
+    parts, has_cjk = held.dialect, wanted.has_cjk
+    parts.indexing, parts.search = SQLiteIndexing(wanted), SQLiteSearch(has_cjk)
+
+    def put_in_order(connection: Connection) -> None:
+        search_settings.follow(connection, wanted)
+        upkeep.ensure_search(connection, has_cjk=has_cjk)
+
     try:
-        if not upkeep.needs_opening_work(held.connection, has_cjk=has_cjk):
+        is_followed = search_settings.is_followed(held.connection, wanted)
+        if is_followed and not upkeep.needs_opening_work(held.connection, has_cjk=has_cjk):
             return
-        _in_transaction(held, partial(upkeep.ensure_search, has_cjk=has_cjk))
+        _in_transaction(held, put_in_order)
     except Exception as error:
         if is_busy(error):
             raise
@@ -44,19 +48,22 @@ def open_search(held: HeldConnection, *, has_cjk: bool) -> None:
         held.rollback()
 
 
+def close_search(held: HeldConnection) -> None:
+    """Leave a file whose indexes every program can keep; never an error."""
+    if not held.dialect.indexing.defers:
+        return
+    try:
+        _in_transaction(held, search_settings.end_deferral)
+    except Exception as error:  # noqa: BLE001  (the next opening does it)
+        logger.info("the search index stays deferred: %s", as_standard(error))
+
+
 def merge_search(held: HeldConnection) -> None:
     """Merge some of the small parts that many writes leave in the indexes; never an error."""
-    driver = held.driver
+    connection = held.connection
     try:
-        for index in upkeep.present(upkeep.objects(held.connection), cjk=True):
-            merge = f"INSERT INTO {index.name} ({index.name}, rank) VALUES (?, ?)"
-            if not held.merges:
-                driver.execute(merge, ("usermerge", 2))
-            for _ in range(MERGES_AT_ONCE):
-                before = driver.total_changes
-                driver.execute(merge, ("merge", MERGED_PAGES))
-                if driver.total_changes - before < 2:
-                    break
+        for index in upkeep.present(upkeep.objects(connection), cjk=True):
+            upkeep.merge(connection, index, is_first=not held.merges)
         held.merges += 1
     except Exception as error:  # noqa: BLE001  (whoever wrote has his result already)
         logger.info("a search index is not merged: %s", as_standard(error))

@@ -81,9 +81,10 @@ class SQLiteSearch(Search):
         if index is SearchIndex.PAIRS:
             is_served = self.has_cjk and all(is_cjk_run(unit.text) for unit in units(tree))
             return {"match": f"{{content tool_name}} : ({to_fts5(tree)})"} if is_served else None
-        shortest = min(len(unit.text) for unit in units(tree))
-        if index is SearchIndex.SUBSTRINGS and shortest < LEAST_SUBSTRING:
-            return None
+        if index is SearchIndex.SUBSTRINGS:
+            shortest = min(len(unit.text) for unit in units(tree))
+            if shortest < LEAST_SUBSTRING:
+                return None
         return {"match": to_fts5(tree)}
 
     def candidates(self, index: SearchIndex | None, *, whole: bool = False) -> Candidates:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
@@ -30,6 +30,8 @@ STALE, CJK_STALE, SUBSTRINGS_STALE = "fts_stale", "fts_cjk_stale", "fts_trigram_
 LEGACY: Final = "fts_optimize_available"
 LAYOUT: Final = "fts_storage_version"
 NEWEST_LAYOUT: Final = "3"
+MERGES_AT_ONCE: Final = 4
+MERGED_PAGES: Final = 500
 TRASH: Final = "fts_v22_trash_"
 """How the names of tables begin that are left of a former index, to be deleted bit by bit."""
 
@@ -137,6 +139,11 @@ def drop_triggers(connection: Connection, indexes: Iterable[FtsIndex] = (*INDEXE
             connection.exec_driver_sql(f"DROP TRIGGER IF EXISTS {name}")
 
 
+def kept(connection: Connection) -> list[FtsIndex]:
+    """Return the word index and, unless a setting has retired it, the trigram index."""
+    return [WORDS] if is_marked(connection, SUBSTRINGS_STALE) else list(INDEXES)
+
+
 def defer_search(connection: Connection) -> None:
     """Replace the word and trigram index, of whatever layout, by empty ones to be filled in steps.
 
@@ -148,7 +155,7 @@ def defer_search(connection: Connection) -> None:
     put_search_aside(connection)
     create_search_objects(connection)
     defer_rebuild(connection)
-    unmark(connection, STALE, SUBSTRINGS_STALE, LEGACY, LAYOUT)
+    unmark(connection, STALE, LEGACY, LAYOUT)
 
 
 def defer_cjk(connection: Connection) -> None:
@@ -162,11 +169,11 @@ def defer_cjk(connection: Connection) -> None:
 
 def create_search_objects(connection: Connection) -> list[FtsIndex]:
     """Create the missing word and trigram index, empty; return those that this SQLite can have."""
-    return [index for index in INDEXES if create_index(connection, index)]
+    return [index for index in kept(connection) if create_index(connection, index)]
 
 
 def restore_search(connection: Connection) -> int:
-    """Build both indexes anew from the messages, whatever state they are in; return how many.
+    """Build the indexes anew from the messages, whatever state they are in; return how many.
 
     Damage in the canonical tables raises.
     """
@@ -175,7 +182,7 @@ def restore_search(connection: Connection) -> int:
     for index in created:
         command(connection, index, "rebuild")
     clear_rebuild(connection, REBUILD)
-    unmark(connection, STALE, SUBSTRINGS_STALE, LEGACY)
+    unmark(connection, STALE, LEGACY)
     return len(created)
 
 
@@ -213,12 +220,11 @@ def needs_opening_work(connection: Connection, *, has_cjk: bool = False) -> bool
 
 def needs_rebuild(connection: Connection, found: Objects) -> bool:
     """Whether an index is missing, not kept, stale or of an unknown form."""
-    wanted = [WORDS] if is_marked(connection, SUBSTRINGS_STALE) else INDEXES
     is_kept = all(
         all(name in found for name in index.triggers)
         if index.name in found
         else not can_create(connection, index)
-        for index in wanted
+        for index in kept(connection)
     )
     return not is_kept or is_marked(connection, STALE) or form(found) is Form.UNKNOWN
 
@@ -251,6 +257,19 @@ def command(connection: Connection, index: FtsIndex, word: str) -> None:
     connection.exec_driver_sql(f"INSERT INTO {index.name} ({index.name}) VALUES ('{word}')")
 
 
+def merge(connection: Connection, index: FtsIndex, *, is_first: bool) -> None:
+    """Merge some of the small parts that many transactions leave in an index."""
+    driver: Any = connection.connection.driver_connection
+    statement = f"INSERT INTO {index.name} ({index.name}, rank) VALUES (?, ?)"
+    if is_first:
+        driver.execute(statement, ("usermerge", 2))
+    for _ in range(MERGES_AT_ONCE):
+        before = driver.total_changes
+        driver.execute(statement, ("merge", MERGED_PAGES))
+        if driver.total_changes - before < 2:
+            break
+
+
 def discard(connection: Connection, rows: int) -> bool:
     """Delete up to `rows` rows of what was put aside; whether there is more."""
     for name in sorted(name for name in objects(connection) if name.startswith(TRASH)):
@@ -274,7 +293,10 @@ def drop_search(connection: Connection, indexes: Iterable[FtsIndex] = (*INDEXES,
         connection.exec_driver_sql(f"DROP VIEW IF EXISTS {index.view}")
         try:
             connection.exec_driver_sql(f"DROP TABLE IF EXISTS {index.name}")
-        except Exception as error:  # noqa: BLE001  (FTS5 reports damage in many ways)
+        except Exception as error:
+            if not connection.connection.driver_connection.in_transaction:  # type: ignore[union-attr]
+                raise  # it was undone: the disk is full
+            # FTS5 reports damage in many ways.
             logger.warning("%s is removed by force: %s", index.name, type(error).__name__)
             _forget(connection, index.name)
         for part in shadow_tables(index.name):
@@ -282,13 +304,14 @@ def drop_search(connection: Connection, indexes: Iterable[FtsIndex] = (*INDEXES,
             connection.exec_driver_sql(f"DROP TABLE IF EXISTS {TRASH}{part}")
 
 
-def put_search_aside(connection: Connection) -> None:
-    """Turn what the indexes hold into ordinary tables, to be deleted bit by bit.
+def put_search_aside(connection: Connection, indexes: Iterable[FtsIndex] = INDEXES) -> None:
+    """Turn what indexes hold into ordinary tables, to be deleted bit by bit.
 
     To drop a large index at once would hold up every writer.
     """
-    drop_triggers(connection, INDEXES)
-    for index in present(objects(connection)):
+    found = objects(connection)
+    for index in (index for index in indexes if index.name in found):
+        drop_triggers(connection, [index])
         connection.exec_driver_sql(f"DROP VIEW IF EXISTS {index.view}")
         _put_aside(connection, index.name)
 

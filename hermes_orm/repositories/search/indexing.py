@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from sqlalchemy import ColumnElement, Text, bindparam, delete, or_, select
+from sqlalchemy import ColumnElement, Text, bindparam, delete, func, or_, select
 
-from hermes_orm.dialects import Prepared
+from hermes_orm.dialects import Prepared, Transaction
 from hermes_orm.dialects.base import Row
 from hermes_orm.dialects.indexing import CJK_REBUILD, REBUILD, Gap, Rebuild
-from hermes_orm.models import StateMeta
+from hermes_orm.dialects.search import SearchIndex
+from hermes_orm.models import Message, StateMeta
 from hermes_orm.repositories.base import Repository
 from hermes_orm.repositories.meta import SET_META
 from hermes_orm.rows import RebuildStatus
 
 STEP_IDS: Final = 500
 """Row ids, not rows, that one step looks at."""
+DEFERRED_IDS: Final = 256
+"""The same, of a step behind which appends wait."""
 
 
 def _keys() -> ColumnElement[bool]:
@@ -27,11 +30,20 @@ def _keys() -> ColumnElement[bool]:
 READ = Prepared(lambda: select(StateMeta.key, StateMeta.value).where(_keys()))
 CLAIM = Prepared(lambda: select(StateMeta.key, StateMeta.value).where(_keys()).with_for_update())
 CLEAR = Prepared(lambda: delete(StateMeta).where(_keys()))
+LATEST = Prepared(select(func.coalesce(func.max(Message.id), 0)))
 
 
 def values_of(rows: Sequence[Row]) -> dict[str, str | None]:
     """Return rows of keys and values as a dict."""
     return {key: value for key, value in rows}  # noqa: C416  (a row is no tuple everywhere)
+
+
+def until_now(tx: Transaction, gap: Gap | None) -> Gap | None:
+    """Return what of a gap is written so far; None for nothing."""
+    if gap is None or not gap.is_open:
+        return gap
+    latest: int = tx.scalar(LATEST) or 0
+    return gap._replace(last_id=latest) if latest > gap.after_id else None
 
 
 class IndexingRepository(Repository):
@@ -45,8 +57,8 @@ class IndexingRepository(Repository):
         """Return how far the rebuild of the CJK index is; None when none is pending."""
         return self._status(CJK_REBUILD)
 
-    def step(self, rebuild: Rebuild) -> bool:
-        """Index the next 500 row ids; return whether work remains.
+    def step(self, rebuild: Rebuild, ids: int | None = None) -> bool:
+        """Index the next row ids, 500 of them; return whether work remains.
 
         Claims the position first: several processes may step. What a crash leaves is continued.
         """
@@ -54,19 +66,47 @@ class IndexingRepository(Repository):
         values = values_of(self.tx.all(CLAIM, keys))
         if not values or not indexing.has(self.tx, rebuild):
             return False
-        gap = Gap.of(values, rebuild)
+        pending = Gap.of(values, rebuild)
+        gap = until_now(self.tx, pending)
+        is_open = pending is not None and pending.is_open
         if gap is not None:
-            position = min(gap.after_id + STEP_IDS, gap.last_id)
+            position = min(gap.after_id + (ids or STEP_IDS), gap.last_id)
             indexing.fill(self.tx, rebuild, gap.after_id, position)
-            is_last = position == gap.last_id
-            if not is_last or not indexing.complete(self.tx, rebuild, gap.last_id):
+            is_more = position < gap.last_id
+            if is_more or is_open or not indexing.complete(self.tx, rebuild, gap.last_id):
                 self.tx.run(SET_META, {"key": rebuild.progress, "value": str(position)})
-                return True
-        self.tx.run(CLEAR, keys)
+                return is_more or not is_open
+        if not is_open:
+            self.tx.run(CLEAR, keys)
         return False
 
+    def is_behind(self) -> bool:
+        """Whether appended messages are still to be indexed, or are not left to steps as wanted."""
+        gap = Gap.of(values_of(self.tx.all(READ, REBUILD._asdict())), REBUILD)
+        return gap is None or not gap.is_open or until_now(self.tx, gap) is not None
+
+    def catch_up(self) -> bool:
+        """Index the next appended messages; return whether work remains."""
+        is_more = self.step(REBUILD, DEFERRED_IDS)
+        if not is_more:
+            self.tx.dialect.indexing.defer(self.tx)
+        return is_more
+
+    def is_outdated(self) -> bool:
+        """Whether another version of this code would have indexed the same messages otherwise."""
+        return self.tx.dialect.indexing.is_outdated(self.tx)
+
+    def renew(self) -> None:
+        """Throw away what is outdated; steps index it anew."""
+        self.tx.dialect.indexing.renew(self.tx)
+
+    def replace(self, index: SearchIndex) -> None:
+        """Put an empty index in the place of a damaged one, to be filled by steps."""
+        self.tx.dialect.indexing.replace(self.tx, index)
+
     def _status(self, rebuild: Rebuild) -> RebuildStatus | None:
-        gap = Gap.of(values_of(self.tx.all(READ, rebuild._asdict())), rebuild)
+        values = values_of(self.tx.all(READ, rebuild._asdict()))
+        gap = until_now(self.tx, Gap.of(values, rebuild))
         if gap is None:
             return None
         return {

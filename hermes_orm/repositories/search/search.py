@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from functools import cache
 from operator import itemgetter
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from sqlalchemy import or_, select
 
@@ -19,7 +19,7 @@ from hermes_orm.dialects.search import SearchIndex
 from hermes_orm.models import StateMeta
 from hermes_orm.repositories.base import Repository
 from hermes_orm.repositories.paging import UNLIMITED
-from hermes_orm.repositories.search.indexing import values_of
+from hermes_orm.repositories.search.indexing import until_now, values_of
 from hermes_orm.repositories.search.request import Order, SearchRequest
 from hermes_orm.repositories.search.routes import SCAN_FOR_INDEX, Route, fallback_route
 from hermes_orm.repositories.search.statements import PLAIN_COLUMNS, Texts, pages
@@ -84,6 +84,7 @@ class SearchRepository(Repository):
             if route.shape.index is None or not self.tx.dialect.search.is_damage(error):
                 raise
             _warn_of_damage(str(error))
+            self.tx.dialect.indexing.damaged = route.shape.index
         scan = route.scanned(SCAN_FOR_INDEX)
         return scan, self._distinct_rows(scan, request)
 
@@ -103,16 +104,18 @@ class SearchRepository(Repository):
         if not state.keys().isdisjoint(stale_keys):
             alternative = route.alternative
             return self._possible(alternative) if alternative else route.scanned(SCAN_FOR_INDEX)
-        gap = Gap.of(state, REBUILD)
+        gap = until_now(self.tx, Gap.of(state, REBUILD))
         return route if gap is None else route.beside(gap)
 
     def _distinct_rows(self, route: Route, request: SearchRequest) -> Sequence[Row]:
         """The rows of a page, in which archived rows that a live row repeats do not count."""
         if "visible" not in request.filters:
             return self._rows(route, request.offset, request.limit)
-        skipped, start = self._take(route.counted(), 0, request.offset)
-        if len(skipped) < request.offset:
-            return []
+        start = 0
+        if request.offset:
+            skipped, start = self._take(route.counted(), 0, request.offset)
+            if len(skipped) < request.offset:
+                return []
         return self._take(route, start, request.limit)[0]
 
     def _take(self, route: Route, start: int, wanted: int) -> tuple[list[Row], int]:
@@ -201,12 +204,17 @@ class SearchRepository(Repository):
 
     def _contexts(self, rows: Sequence[Row]) -> dict[int, list[ContextEntry]]:
         """The neighbours of the hits, by the ids of the hits."""
-        contexts: dict[int, list[ContextEntry]] = {}
         ids = id_list(row[_ID] for row in rows)
-        for row_id, role, stored in self.tx.all(CONTEXT, {"ids": ids}):
-            entry: ContextEntry = {"role": role, "content": context_text(decode_content(stored))}
-            contexts.setdefault(row_id, []).append(entry)
-        return contexts
+        return {row[0]: _context(row[1:]) for row in self.tx.all(CONTEXT, {"ids": ids})}
+
+
+def _context(told: Sequence[Any]) -> list[ContextEntry]:
+    """The entries of roles and contents, told in turn; there is no message where a role is None."""
+    return [
+        {"role": role, "content": context_text(decode_content(stored))}
+        for role, stored in zip(told[::2], told[1::2], strict=True)
+        if role is not None
+    ]
 
 
 def _searched(row: Row, texts: Texts) -> Sequence[str]:

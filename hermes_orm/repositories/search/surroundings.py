@@ -67,8 +67,8 @@ REPEATED: Final = Prepared(_repeated)
 
 
 def _context() -> Select[Any]:
-    """Select each of `:ids` and its neighbours in time: id of the hit, role and stored content."""
-    hit = aliased(Message, name="hit")
+    """Select each of `:ids`, and role and stored content of what is before, of it, and after."""
+    hit, before, after = (aliased(Message, name=name) for name in ("hit", "earlier", "later"))
 
     def neighbour(*, is_later: bool) -> ColumnElement[Any]:
         near = aliased(Message)
@@ -87,19 +87,16 @@ def _context() -> Select[Any]:
             .scalar_subquery()
         )
 
-    hits = (
-        select(
-            hit.id,
-            neighbour(is_later=False).label("before"),
-            neighbour(is_later=True).label("after"),
-        )
-        .where(hit.id.in_(bound_ids("ids")))
-        .cte("hits")
+    shown = (
+        column
+        for message in (before, hit, after)
+        for column in (message.role, stored_content(message, CONTEXT_CHARACTERS))
     )
     return (
-        select(hits.c.id, Message.role, stored_content(CONTEXT_CHARACTERS))
-        .join_from(hits, Message, Message.id.in_([hits.c.id, hits.c.before, hits.c.after]))
-        .order_by(hits.c.id, Message.timestamp, Message.id)
+        select(hit.id, *shown)
+        .outerjoin_from(hit, before, before.id == neighbour(is_later=False))
+        .outerjoin_from(hit, after, after.id == neighbour(is_later=True))
+        .where(hit.id.in_(bound_ids("ids")))
     )
 
 
