@@ -1,7 +1,7 @@
 """Field reports N (PostgreSQL and its drivers) and O (async life cycle), on every driver.
 
-N10, N13, X15: tests/dialects/postgresql; N2: PgBouncer there; N11: processes; N8 is documented;
-O6: test_field_reports_messages.
+N10, N13, X15: tests/dialects/postgresql; N2: reliability/test_pooler; N11: processes; N8 is
+documented; O6: test_field_reports_messages.
 """
 
 import asyncio

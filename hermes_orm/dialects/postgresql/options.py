@@ -2,7 +2,6 @@
 
 import logging
 import re
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -146,8 +145,9 @@ def _asyncpg_arguments(
 ) -> dict[str, Any]:
     caches = {"statement_cache_size": 0, "prepared_statement_cache_size": 0}
     if pooler:
-        # Server connections are shared: a counter as name would meet another client's statement.
-        spelt = {**arguments, **caches, "prepared_statement_name_func": _unique_name}
+        # A name would stay at the server: the next transaction, which has to close it, may be on
+        # another connection.
+        spelt = {**arguments, **caches, "prepared_statement_name_func": str}
     else:
         kept = arguments.get("statement_cache_size", STATEMENT_CACHE_SIZE)
         # 0: however long; a list with many filters exceeds asyncpg's 15 KiB.
@@ -163,10 +163,6 @@ def _psycopg_arguments(
     if "application_name" in rest:
         spelt["application_name"] = rest.pop("application_name")
     return {**spelt, "options": render_options(rest)} if rest else spelt
-
-
-def _unique_name() -> str:
-    return f"hermes_{uuid.uuid4().hex}"
 
 
 def _url(location: PostgresLocation) -> URL:
