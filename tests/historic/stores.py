@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psycopg
+
 from hermes_orm.dialects.sqlite.ddl import OWN_OBJECTS
+from tests.migrations.catalogue import POSTGRES
 from tests.raw import Raw
 
 JSON_TEXTS = ("reasoning_details", "codex_reasoning_items", "codex_message_items")
@@ -59,6 +62,36 @@ class HistoricFile:
         raw = Raw(str(self.path))
         for index in FTS_INDEXES:
             await raw.execute(f"INSERT INTO {index}({index}) VALUES ('rebuild')")
+
+
+class OldStore:
+    """A database as the existing store left it, and what a reader must find in it."""
+
+    def __init__(self, location: str, sidecar: dict[str, Any]) -> None:
+        self.location = location
+        self.sidecar = sidecar
+        self.raw = Raw(location)
+
+    def connect(self) -> psycopg.Connection:
+        """Return a connection of its own."""
+        return psycopg.connect(self.location.replace("+asyncpg", "").replace("+psycopg", ""))
+
+    def run(self, script: str) -> None:
+        """Run statements, all in one transaction."""
+        with self.connect() as connection:
+            connection.execute(script.encode())
+
+    def dump(self) -> list[Any]:
+        """Return all there is: objects, columns, constraints, and the rows of all tables."""
+        with self.connect() as connection:
+
+            def rows(query: str) -> list[Any]:
+                return connection.execute(query.encode()).fetchall()
+
+            names = rows("SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace")
+            tables = rows("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+            contents = [(name, rows(f"SELECT * FROM {name}")) for (name,) in sorted(tables)]
+            return [sorted(names), contents, *(rows(query) for query in POSTGRES.values())]
 
 
 def copied(stores: Path, name: str, folder: Path) -> HistoricFile:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 from sqlalchemy.exc import IntegrityError
 
@@ -15,61 +14,17 @@ from hermes_orm import SchemaError, SessionDB, migrations
 from hermes_orm.dialects.inspection import findings_of, status_of
 from hermes_orm.dialects.postgresql.adoption import copies
 from hermes_orm.location import locate
-from tests.historic.stores import as_in_sidecar
+from tests.historic.stores import OldStore, as_in_sidecar
 from tests.migrations.catalogue import POSTGRES
 from tests.raw import Raw
 
 CHECKOUT = Path(__file__).parents[2]
 DRIVERS = ["postgresql+asyncpg", "postgresql+psycopg"]
-LAYOUT_5 = "postgres-v25-storage5"
-
-
-class OldStore:
-    """A database as the existing store left it, and what a reader must find in it."""
-
-    def __init__(self, location: str, sidecar: dict[str, Any]) -> None:
-        self.location = location
-        self.sidecar = sidecar
-        self.raw = Raw(location)
-
-    def connect(self) -> psycopg.Connection:
-        """Return a connection of its own."""
-        return psycopg.connect(self.location.replace("+asyncpg", "").replace("+psycopg", ""))
-
-    def run(self, script: str) -> None:
-        """Run statements, all in one transaction."""
-        with self.connect() as connection:
-            connection.execute(script.encode())
-
-    def dump(self) -> list[Any]:
-        """Return all there is: objects, columns, constraints, and the rows of all tables."""
-        with self.connect() as connection:
-
-            def rows(query: str) -> list[Any]:
-                return connection.execute(query.encode()).fetchall()
-
-            names = rows("SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace")
-            tables = rows("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
-            contents = [(name, rows(f"SELECT * FROM {name}")) for (name,) in sorted(tables)]
-            return [sorted(names), contents, *(rows(query) for query in POSTGRES.values())]
 
 
 @pytest.fixture(params=DRIVERS)
 def driver(request: pytest.FixtureRequest) -> str:
     return str(request.param)
-
-
-@pytest.fixture
-def make_old(historic_stores: Path, make_location: Callable[..., str]) -> Callable[..., OldStore]:
-    """`make_old(driver)`: the dump of the existing store, loaded into an empty database."""
-
-    def make(driver: str) -> OldStore:
-        sidecar = json.loads((historic_stores / f"{LAYOUT_5}.json").read_text())
-        old = OldStore(make_location(driver, empty=True), sidecar)
-        old.run((historic_stores / f"{LAYOUT_5}.sql").read_text())
-        return old
-
-    return make
 
 
 async def schema(location: str) -> dict[str, Any]:

@@ -1,25 +1,34 @@
 """An upgrade that is killed on its way.
 
-`python -m tests.migrations.killing LOCATION PEERS REVISION FUNCTION CHANGES` upgrades, and is
-killed in that function of that revision: after so many statements that change something, or with
-0, when it returns. The revision "search" is the completion of the index, which is the last step.
+`python -m tests.migrations.killing LOCATION PEERS OWNER FUNCTION CHANGES` upgrades, and is killed
+in that function of that revision or module: after so many statements that change something, or
+with 0, when it returns.
 """
 
 import asyncio
 import importlib
 import os
+import shutil
 import signal
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from alembic.config import Config
-from sqlalchemy import Engine, event
+from sqlalchemy import Connection, Engine, event, inspect, text
 
 from hermes_orm import migrations
+from tests.migrations.revisions import Database
 
-LAST = "search"
+CHECKOUT = Path(__file__).parents[2]
+
+Point = tuple[str, str, int]
+"""Revision or module, function, and number of statements."""
+
+RANDOM = ("message_uid", "store_instance_id", "store_created_at_utc")
 
 
 async def upgrade(location: str, peers: Path) -> None:
@@ -36,13 +45,13 @@ async def upgrade(location: str, peers: Path) -> None:
         await migrations.upgrade(location)
 
 
-def kill_in(database: str, revision: str, function: str, changes: int) -> None:
-    """Have this process killed in a function of a revision."""
+def kill_in(name: str, function: str, changes: int) -> None:
+    """Have this process killed in a function of a revision or module."""
     owner: Any
-    if revision == LAST:
-        owner = importlib.import_module(f"hermes_orm.dialects.{database}.frozen")
+    if name.isdecimal():
+        owner = migrations._scripts().get_revision(name).module
     else:
-        owner = migrations._scripts().get_revision(revision).module
+        owner = importlib.import_module(name)
     run, running, count = getattr(owner, function), False, 0
 
     def watched(*arguments: Any, **options: Any) -> Any:
@@ -65,8 +74,66 @@ def kill_in(database: str, revision: str, function: str, changes: int) -> None:
     event.listen(Engine, "after_cursor_execute", counted)
 
 
+def contents(connection: Connection) -> dict[str, list[str]]:
+    """Return the rows of all tables, but for what is random; the index of SQLite aside."""
+    found = {}
+    for table in inspect(connection).get_table_names():
+        if not table.startswith("messages_fts"):
+            rows = connection.execute(text(f"SELECT * FROM {table}")).mappings()
+            kept = ({k: v for k, v in row.items() if k not in RANDOM} for row in rows)
+            known = ({**row, "value": None} if row.get("key") in RANDOM else row for row in kept)
+            found[table] = sorted(str(sorted(row.items())) for row in known)
+    return found
+
+
+async def state(database: Database) -> dict[str, Any]:
+    """Return everything that two upgrades of one store have in common."""
+    found: dict[str, Any] = {"rows": await database(contents)}
+    uids = "SELECT count(*) - count(DISTINCT message_uid) FROM messages"
+    found["messages without a uid of their own"] = await database.rows(uids)
+    if not database.is_postgres:
+        await database.run(
+            "INSERT INTO messages_fts (messages_fts, rank) VALUES ('integrity-check', 1)"
+        )
+        query = "SELECT rowid FROM messages_fts WHERE messages_fts MATCH 'needle'"
+        found["hits"] = await database.rows(query)
+        folder = Path(database.location).parent
+        found["files"] = sorted(path.name.partition(".bak-")[0] for path in folder.iterdir())
+    return found
+
+
+@asynccontextmanager
+async def copied(
+    original: Database, request: pytest.FixtureRequest, folder: Path
+) -> AsyncIterator[Database]:
+    """Yield a copy of a database that nobody uses."""
+    if not original.is_postgres:
+        folder.mkdir()
+        yield Database(str(shutil.copyfile(original.location, folder / "state.db")))
+        shutil.rmtree(folder)
+        return
+    server = request.getfixturevalue("postgres_server")
+    driver, _, template = original.location.partition("://")
+    template = template.rpartition("/")[2]
+    name = f"{template}_copy"
+    server.create(name, template)
+    yield Database(server.location(name, driver))
+    server.drop(name)
+
+
+async def killed(database: Database, point: Point, peers: Path) -> None:
+    """Have an upgrade killed at a point."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.migrations.killing"),
+        *(database.location, str(peers), *map(str, point)),
+        cwd=CHECKOUT,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    _, errors = await process.communicate()
+    assert process.returncode == -signal.SIGKILL, (point, errors.decode())
+
+
 if __name__ == "__main__":
-    location, peers, revision, function, changes = sys.argv[1:]
-    database = "postgresql" if location.startswith("postgresql") else "sqlite"
-    kill_in(database, revision, function, int(changes))
+    location, peers, owner, function, changes = sys.argv[1:]
+    kill_in(owner, function, int(changes))
     asyncio.run(upgrade(location, Path(peers)))
