@@ -20,8 +20,8 @@ REVISIONS: list[Point] = [
 ]
 """The adoption is committed: the next run goes on with the revisions."""
 
-STATEMENTS = 90
-"""What `adopt` sends to change the fixture, at least."""
+STATEMENTS = 104
+"""What `adopt` sends to change the fixture."""
 
 
 def after(*statements: int) -> list[Point]:
@@ -36,7 +36,7 @@ def after(*statements: int) -> list[Point]:
         *(
             pytest.param(
                 f"postgresql+{driver}",
-                [*after(*range(1, STATEMENTS)), *ADOPTION, *REVISIONS],
+                [*after(*range(1, STATEMENTS, 3)), *ADOPTION, *REVISIONS],
                 marks=pytest.mark.full,
                 id=f"{driver}, all",
             )
