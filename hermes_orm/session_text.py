@@ -12,6 +12,8 @@ _COMPACT: Final = (",", ":")
 
 MAX_KEY_BYTES: Final = 1024
 """Length of ids, keys and sources, on both databases: indexes of PostgreSQL hold no more."""
+MAX_ENTRY_BYTES: Final = 2600
+"""Length of the texts that one index holds together, on both databases."""
 
 session_text: Final = encode_text
 """Return an argument as stored text: lone surrogates and U+0000 become U+FFFD, None stays."""
@@ -52,6 +54,18 @@ def _fitting(text: str, name: str) -> str:
             "shorten it, or give a hash of it"
         )
     return text
+
+
+def check_entry(texts: Mapping[str, Any]) -> None:
+    """Raise ValueError when the texts of an index entry, by name, are too long together."""
+    given = [text for text in texts.values() if text is not None]
+    if sum(map(len, given)) <= MAX_ENTRY_BYTES // 4:
+        return
+    if (size := sum(len(text.encode()) for text in given)) > MAX_ENTRY_BYTES:
+        raise ValueError(
+            f"{', '.join(texts)} have at most {MAX_ENTRY_BYTES} bytes together as UTF-8, and these "
+            f"have {size}: shorten them"
+        )
 
 
 _LOWER: Final = {ord(capital): capital.lower() for capital in string.ascii_uppercase}

@@ -19,7 +19,8 @@ from hermes_orm.search.query import Node
 
 T = TypeVar("T")
 Row = Sequence[Any]
-Scope = Literal["statement", "snapshot", "transaction"]
+Scope = Literal["statement", "snapshot", "transaction", "maintenance"]
+"""`maintenance`: a unit that no transaction can hold; each of its commands commits by itself."""
 NOTHING: Params = {}
 ALL_ROWS = 2**63 - 1
 

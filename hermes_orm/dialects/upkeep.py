@@ -24,5 +24,5 @@ class Upkeep(ABC):
     def vacuum(self, tx: Transaction) -> None:
         """Give the room of deleted rows back.
 
-        The unit is alone and its scope `statement`: this runs outside of any transaction.
+        The unit is alone and its scope `maintenance`: this runs outside of any transaction.
         """

@@ -27,7 +27,7 @@ async def vacuum(database: Database) -> int:
     where a plain VACUUM locks nobody out.
     """
     tidied = await _tidied(database)
-    await database.write(lambda tx: tx.dialect.upkeep.vacuum(tx), scope="statement", alone=True)
+    await database.write(lambda tx: tx.dialect.upkeep.vacuum(tx), scope="maintenance", alone=True)
     return tidied
 
 

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from hermes_orm.completion import InFlight, cancelled_once, to_completion
 from hermes_orm.dialects.base import DEFAULT_PATIENCE, Dialect, Scope, Work
-from hermes_orm.dialects.postgresql import errors, opening
+from hermes_orm.dialects.postgresql import errors, lines, opening
 from hermes_orm.dialects.postgresql.holding import HeldServerTransaction
 from hermes_orm.dialects.postgresql.options import EngineOptions
 from hermes_orm.dialects.postgresql.permits import Permits
@@ -33,6 +33,7 @@ T = TypeVar("T")
 
 BEGIN: dict[Scope, str] = {"snapshot": SNAPSHOT, "transaction": READ_COMMITTED}
 CLOSE_WITHIN = 10.0
+CANCEL_WITHIN = 5.0
 LOCK_TIMEOUT = 1.0
 """Seconds that the server waits for a lock (`options.py`), unless patience ends before."""
 
@@ -91,7 +92,9 @@ class PostgreSQLTransport(Transport):
     async def write(self, work: Work[T], *, scope: Scope, patience: float, alone: bool) -> T:
         """Run `work` and commit: one statement in AUTOCOMMIT, or a transaction."""
         is_free = patience >= LOCK_TIMEOUT and not (self._waits_forever or self._options.pins)
-        begin = BEGIN.get(scope) if is_free else BEGIN["transaction"]
+        begin = BEGIN.get(scope)
+        if not is_free and scope != "maintenance":
+            begin = BEGIN["transaction"]
         return await self._patiently(work, begin, patience, replaceable=begin is not None)
 
     async def _patiently(
@@ -128,7 +131,8 @@ class PostgreSQLTransport(Transport):
         except BaseException as error:
             in_transaction = begin is not None or unit.in_snapshot
             was_cancelled = isinstance(error, asyncio.CancelledError)
-            lost = await to_completion(clean_up(connection, in_transaction, was_cancelled))
+            may_run_on = was_cancelled or isinstance(error, TimeoutError)
+            lost = await to_completion(clean_up(connection, in_transaction, may_run_on))
             if self._is_stopping and not was_cancelled:
                 raise StoreClosedError() from None
             if lost and replaceable and not unit.sent and isinstance(error, Exception):
@@ -218,7 +222,12 @@ class PostgreSQLTransport(Transport):
 
     def new_transaction(self, connection: Connection, one_statement: bool) -> PostgreSQLTransaction:
         """Return a unit's view of a checked-out connection."""
-        return self._transaction(self.dialect, connection, one_statement=one_statement)
+        return self._transaction(
+            self.dialect,
+            connection,
+            one_statement=one_statement,
+            is_direct=not self._options.pooler,
+        )
 
     async def close(self) -> None:
         """Wait up to 10 s for running units, stop the rest, and close every connection."""
@@ -236,12 +245,14 @@ class PostgreSQLTransport(Transport):
     async def _stop_late_units(self) -> None:
         """End the statements of units that a close has waited for long enough."""
         self._is_stopping = True
-        for connection in list(self._connections):
-            driver: Any = connection.driver_connection
-            if self._options.driver == "asyncpg":
-                driver.terminate()
-            else:
-                await driver.cancel_safe()
+        drivers = [connection.driver_connection for connection in self._connections]
+        if self._options.driver == "psycopg":
+            asked = (driver.cancel_safe(timeout=CANCEL_WITHIN) for driver in drivers)
+            await asyncio.gather(*asked, return_exceptions=True)
+            if await self._in_flight.ended(CANCEL_WITHIN):
+                return
+        for driver in drivers:
+            lines.hang_up(driver)
         await self._in_flight.ended(CLOSE_WITHIN)
 
     def _abandon(self) -> None:

@@ -10,7 +10,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hermes_orm.dialects.base import DEFAULT_PATIENCE, Work
 from hermes_orm.dialects.postgresql.errors import translate
-from hermes_orm.dialects.postgresql.pool import clean_up, is_closed
+from hermes_orm.dialects.postgresql.lines import is_closed
+from hermes_orm.dialects.postgresql.pool import clean_up
 from hermes_orm.dialects.postgresql.transaction import PostgreSQLTransaction
 from hermes_orm.dialects.transport import HeldTransaction
 
@@ -66,6 +67,6 @@ class HeldServerTransaction(HeldTransaction):
 
     async def _release(self) -> None:
         try:
-            await clean_up(self.connection, self._is_open, was_cancelled=False)
+            await clean_up(self.connection, self._is_open, may_run_on=False)
         finally:
             self._let_go()

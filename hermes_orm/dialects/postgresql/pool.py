@@ -9,13 +9,14 @@ from typing import Any
 from sqlalchemy import event, exc
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from hermes_orm.dialects.postgresql import errors
+from hermes_orm.dialects.postgresql import errors, lines
 from hermes_orm.dialects.postgresql.options import STATEMENT_CACHE_SIZE, EngineOptions
 from hermes_orm.errors import SchemaError
 
 ROLLBACK_WITHIN = 10.0
 IDLE_PING_AFTER = 1.0
 """Seconds of rest after which a connection is asked whether it is alive: that is a round trip."""
+PING_WITHIN = 5.0
 
 
 def create_engine(options: EngineOptions, **arguments: Any) -> AsyncEngine:
@@ -34,6 +35,7 @@ def create_engine(options: EngineOptions, **arguments: Any) -> AsyncEngine:
 
     @event.listens_for(engine.sync_engine, "do_connect")
     def connect(dialect: Any, record: Any, names: Any, values: Any) -> Any:
+        _check_loop_for(options.driver)
         try:
             connection = dialect.connect(*names, **values)
         except Exception as error:  # noqa: BLE001  (the drivers raise classes of many families)
@@ -49,6 +51,17 @@ def create_engine(options: EngineOptions, **arguments: Any) -> AsyncEngine:
         raise failure  # out here it has no context: the driver's error may hold the password
 
     return engine
+
+
+def _check_loop_for(driver: str) -> None:
+    """Raise RuntimeError on an event loop that psycopg cannot use: the default one of Windows."""
+    proactor = getattr(asyncio, "ProactorEventLoop", None)
+    if driver == "psycopg" and proactor and isinstance(asyncio.get_running_loop(), proactor):
+        raise RuntimeError(
+            "psycopg cannot use the default event loop of Windows, ProactorEventLoop: use "
+            "postgresql+asyncpg://, or a selector event loop, as in "
+            "`asyncio.Runner(loop_factory=asyncio.SelectorEventLoop).run(main())`"
+        )
 
 
 def _encoding(driver: Any) -> Any:
@@ -69,6 +82,7 @@ def new_engine(options: EngineOptions, connections: set[Any]) -> AsyncEngine:
     @event.listens_for(engine.sync_engine, "connect")
     def opened(connection: Any, record: Any) -> None:
         connections.add(connection)
+        lines.watch(connection.driver_connection)
         if options.driver == "psycopg" and not options.pooler:
             connection.driver_connection.prepared_max = STATEMENT_CACHE_SIZE
 
@@ -88,15 +102,18 @@ def _ping_after_a_rest(engine: AsyncEngine) -> None:
 
     @event.listens_for(engine.sync_engine, "checkout")
     def is_needed(connection: Any, record: Any, proxy: Any) -> None:
-        if is_closed(connection.driver_connection) or _has_ended(connection.driver_connection):
+        driver = connection.driver_connection
+        if lines.is_closed(driver) or _has_ended(driver):
             raise exc.DisconnectionError("the server closed the connection")
         now = time.monotonic()
         if now - record.info.get("rests_since", now) <= IDLE_PING_AFTER:
             return
         try:
-            engine.dialect.do_ping(connection)
+            with lines.answered_within(driver, PING_WITHIN):
+                connection.run_async(lambda driver: driver.execute(""))
         except Exception as error:
-            raise exc.DisconnectionError("the connection does not answer") from error
+            # One that is silent is as good as all: each of them would take as long.
+            raise exc.InvalidatePoolError("the connection does not answer") from error
 
 
 def _has_ended(driver: Any) -> bool:
@@ -111,24 +128,19 @@ def _has_ended(driver: Any) -> bool:
     return False
 
 
-def is_closed(driver: Any) -> bool:
-    """Whether a driver's connection is known to be closed; asks nobody."""
-    closed = getattr(driver, "is_closed", None)  # asyncpg; psycopg has an attribute
-    return bool(closed() if closed is not None else driver.closed)
-
-
-async def clean_up(connection: AsyncConnection, in_transaction: bool, was_cancelled: bool) -> bool:
+async def clean_up(connection: AsyncConnection, in_transaction: bool, may_run_on: bool) -> bool:
     """Roll back and return the connection to the pool; True when it was lost and thrown away.
 
-    Drivers do not wait for a cancelled statement's end; a statement after it does.
+    Drivers do not wait for the end of a statement that they gave up; a statement after it does.
     """
     try:
         driver = (await connection.get_raw_connection()).driver_connection
-        if driver is None or is_closed(driver):
+        if driver is None or lines.is_closed(driver):
             raise exc.InvalidRequestError("the connection is closed")
-        if in_transaction or was_cancelled:
+        if in_transaction or may_run_on:
             last = "ROLLBACK" if in_transaction else ""
-            await asyncio.wait_for(driver.execute(last), ROLLBACK_WITHIN)
+            with lines.answered_within(driver, ROLLBACK_WITHIN):
+                await driver.execute(last)
     except Exception:  # noqa: BLE001  (whatever is wrong with it, it must not be used again)
         await connection.invalidate()
         await connection.close()

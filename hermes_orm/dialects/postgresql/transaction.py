@@ -34,16 +34,21 @@ class PostgreSQLTransaction(Transaction):
         "_key",
         "_one_statement",
         "in_snapshot",
+        "is_direct",
         "sent",
     )
 
-    def __init__(self, dialect: Dialect, connection: Connection, *, one_statement: bool) -> None:
+    def __init__(
+        self, dialect: Dialect, connection: Connection, *, one_statement: bool, is_direct: bool
+    ) -> None:
         super().__init__(dialect)
         self._connection: Connection | None = connection
         self._adapted: Any = connection.connection.dbapi_connection
         self._key = connection.dialect
         self._one_statement = one_statement
         self._has_modified = False
+        self.is_direct = is_direct
+        """Whether the server's session is ours: a pooler gives it to the next client."""
         self.in_snapshot = False
         """Whether a unit of one statement has begun a snapshot: a failure leaves it open."""
         self.sent = False

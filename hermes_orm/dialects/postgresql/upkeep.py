@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import bindparam, text
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from hermes_orm.dialects.base import Transaction
+from hermes_orm.dialects.postgresql.lines import is_closed
+from hermes_orm.dialects.postgresql.transaction import PostgreSQLTransaction
 from hermes_orm.dialects.upkeep import Upkeep
 from hermes_orm.models.base import TEXT, Base
 
@@ -32,15 +34,21 @@ class PostgreSQLUpkeep(Upkeep):
         return True
 
     def vacuum(self, tx: Transaction) -> None:
-        """Make room of deleted rows usable again, and refresh the planner's statistics."""
-        driver: Any = tx.connection.connection.dbapi_connection
-        _send(driver, "SET statement_timeout = 0")
+        """Make room of deleted rows usable again, and refresh the planner's statistics.
+
+        A pooler's server is shared, and keeps its `statement_timeout`.
+        """
+        assert isinstance(tx, PostgreSQLTransaction)
+        if not tx.is_direct:
+            return _vacuum(tx)
+        tx.command("SET statement_timeout = 0")
         try:
-            _send(driver, "ANALYZE messages")
-            _send(driver, f"VACUUM (ANALYZE) {', '.join(TABLES)}")
+            return _vacuum(tx)
         finally:
-            _send(driver, "RESET statement_timeout")
+            if not is_closed(tx.connection.connection.driver_connection):
+                tx.command("RESET statement_timeout")
 
 
-def _send(adapted: Any, command: str) -> None:
-    adapted.run_async(lambda driver: driver.execute(command))
+def _vacuum(tx: PostgreSQLTransaction) -> None:
+    tx.command("ANALYZE messages")
+    tx.command(f"VACUUM (ANALYZE) {', '.join(TABLES)}")

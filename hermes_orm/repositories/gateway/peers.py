@@ -39,7 +39,7 @@ from hermes_orm.repositories.lineage.ancestry import SESSION_ID
 from hermes_orm.repositories.lineage.lineage import SessionAlias, with_carried
 from hermes_orm.repositories.sessions.end_reasons import RECOVERABLE_END_REASONS, RESET_END_REASONS
 from hermes_orm.repositories.sessions.flags import changing
-from hermes_orm.session_text import indexed_text, lookup_key, session_text, stored_key
+from hermes_orm.session_text import check_entry, indexed_text, lookup_key, session_text, stored_key
 
 HANDED_OFF: Final = "completed"
 
@@ -180,11 +180,14 @@ class PeerRepository(Repository):
         with_ancestors: bool,
     ) -> None:
         """Write a peer to a session, which is created if need be, or to a lineage that exists."""
+        if peer["source"] is None:
+            raise ValueError("source cannot be None: name the platform of the session's chat")
         params = {
             name: session_text(value) if name in _UNINDEXED else indexed_text(value, name)
             for name, value in peer.items()
         }
         params["session_id"] = stored_key(session_id)
+        check_entry({name: params[name] for name in ("source", *_TUPLE)})
         if with_ancestors:
             self.tx.all(RECORD_LINEAGE, params)
         else:

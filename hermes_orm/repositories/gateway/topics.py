@@ -32,7 +32,7 @@ from hermes_orm.repositories.messages.undo import LOCK_SESSION
 from hermes_orm.repositories.paging import row_limit
 from hermes_orm.repositories.sessions.keys import DEFAULT_PROFILE
 from hermes_orm.rows import RichSessionRow
-from hermes_orm.session_text import lookup_key, session_text, stored_key
+from hermes_orm.session_text import check_entry, lookup_key, session_text, stored_key
 
 KEYS: Final = tuple(TopicBinding.__annotations__)
 TRIPLE: Final = KEYS[:3]
@@ -141,6 +141,7 @@ class TopicRepository(TopicTableRepository):
             "allows_users_to_create_topics": _flag(allows_users_to_create_topics),
             "now": clock.now(),
         }
+        check_entry({name: row[name] for name in ("profile_name", "chat_id")})
         self.tx.run(ENABLE, row)
 
     def disable_telegram_topic_mode(
@@ -194,6 +195,8 @@ class TopicRepository(TopicTableRepository):
             "managed_mode": session_text(managed_mode) or "auto",
             "now": clock.now(),
         }
+        for last in ("thread_id", "user_id"):
+            check_entry({name: row[name] for name in ("profile_name", "chat_id", last)})
         self.tx.first(LOCK_SESSION, row)  # others who bind it wait, and then see this topic
         bound = self.tx.first(OF_SESSION, row)
         if bound is not None and bound[:3] != tuple(row[key] for key in TRIPLE):

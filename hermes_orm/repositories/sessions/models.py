@@ -15,7 +15,13 @@ from hermes_orm.repositories.base import Repository
 from hermes_orm.repositories.sessions.prompts import PromptRepository, prompt_hash
 from hermes_orm.repositories.sessions.sessions import STORE_CONFIG
 from hermes_orm.rows import JsonObject
-from hermes_orm.session_text import decode_config, encode_config, lookup_key, session_text
+from hermes_orm.session_text import (
+    decode_config,
+    encode_config,
+    indexed_text,
+    lookup_key,
+    session_text,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -103,7 +109,7 @@ class SessionModelRepository(Repository):
         meta = {
             "session_id": lookup_key(session_id),
             "model_config": session_text(model_config_json),
-            "model": session_text(model),
+            "model": indexed_text(model, "model"),
         }
         self.tx.run(STORE_META, meta)
 
@@ -117,7 +123,7 @@ class SessionModelRepository(Repository):
             if config is not None:
                 config.pop(MODEL_LOCK, None)
                 row["model_config"] = encode_config(config, compact=True)
-            self._store({**row, "model": session_text(model)})
+            self._store({**row, "model": indexed_text(model, "model")})
 
     def update_session_runtime_lock(
         self,
@@ -147,7 +153,7 @@ class SessionModelRepository(Repository):
                 row["session_id"], row["model_config"], {MODEL_LOCK: lock}
             )
             if model is not None:
-                row["model"] = session_text(model)
+                row["model"] = indexed_text(model, "model")
             self._store(row)
 
     def update_session_billing_route(
@@ -160,10 +166,10 @@ class SessionModelRepository(Repository):
     ) -> None:
         """Store who is billed, and how unless `billing_mode` is None; drop the prompt."""
         if (row := self._locked(session_id)) is not None:
-            row["billing_provider"] = session_text(provider)
-            row["billing_base_url"] = session_text(base_url)
+            row["billing_provider"] = indexed_text(provider, "provider")
+            row["billing_base_url"] = indexed_text(base_url, "base_url")
             if billing_mode is not None:
-                row["billing_mode"] = session_text(billing_mode)
+                row["billing_mode"] = indexed_text(billing_mode, "billing_mode")
             self._store(row)
 
     def patch_session_model_config(self, session_id: str, patch: Mapping[str, Any]) -> None:

@@ -23,7 +23,7 @@ from hermes_orm.dialects.accounting import (
     USED,
     Kind,
 )
-from hermes_orm.session_text import indexed_text, stored_key
+from hermes_orm.session_text import check_entry, indexed_text, stored_key
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +51,7 @@ class TokenCounts(TypedDict, total=False):
 
 _TEXTS: Final = (*DESCRIPTIONS, *ROUTE)
 _SPENDING: Final = (*COUNTERS, "estimated_cost_usd")
+_ENTRY: Final = ("session_id", *ROUTE, "task")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,7 @@ class Report:
             params |= dict.fromkeys(ROUTE[1:])
         params["has_route"] = int(bool(params["model"] and params["billing_provider"]))
         params["task"] = ""
+        check_entry({name: params[name] for name in _ENTRY})
         return cls("absolute" if given.get("absolute") else "delta", params)
 
     @classmethod
@@ -83,7 +85,9 @@ class Report:
         params = _encoded(session_id, given)
         params |= {used: params[name] or "" for used, name in zip(USED, ROUTE, strict=True)}
         params["used_model"] = params["model"] or UNKNOWN
-        return cls("auxiliary", {**params, "task": indexed_text(task, "task")})
+        params["task"] = indexed_text(task, "task")
+        check_entry({name: params[name] for name in _ENTRY})
+        return cls("auxiliary", params)
 
     @property
     def session_id(self) -> str:
