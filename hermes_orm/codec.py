@@ -60,7 +60,14 @@ def plain_text(value: object) -> str:
         return value.decode("utf-8", "replace")
     if isinstance(value, int):
         return str(int(value))
-    return str(value)
+    return _shown(value)
+
+
+def _shown(value: object) -> str:
+    try:
+        return str(value)
+    except RecursionError:
+        raise ValueError("a value is nested too deep to be stored as text: flatten it") from None
 
 
 def encode_text(value: object) -> str | None:
@@ -86,7 +93,7 @@ def encode_content(marker: str, value: object) -> str | None:
         try:
             return marker + _dumps(value)
         except _UNSERIALISABLE:  # circular, or keys that are no text
-            value = str(value)
+            value = _shown(value)
     text = without_surrogates(plain_text(value))
     if text.startswith(_MARKERS) or ("\0" in text and marker != SQLITE_MARKER):
         return marker + _dumps(text)
@@ -97,7 +104,7 @@ def decode_content(stored: str | bytes | None) -> Content:
     """Return the value of stored content; text that is not readable JSON stays text."""
     if isinstance(stored, bytes):  # written as a BLOB by another program
         stored = stored.decode("utf-8", "replace")
-    if stored is None or not stored.startswith(_MARKERS):
+    if not isinstance(stored, str) or not stored.startswith(_MARKERS):
         return stored
     try:
         return _loads(stored[MARKER_LENGTH:])  # type: ignore[no-any-return]
@@ -199,7 +206,7 @@ def _json_text(encode: Callable[[object], str], value: object) -> str:
     try:
         return encode(value)
     except _UNSERIALISABLE:
-        return encode(str(value))
+        return encode(_shown(value))
 
 
 def _escape_surrogates(json_text: str) -> str:

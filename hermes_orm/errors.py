@@ -8,9 +8,19 @@ Where that module is loaded, an instance of a class below is also an instance of
 same name there. This happens when the error is created; the agent is never imported.
 """
 
+import reprlib
 import sqlite3
 import sys
 from typing import Any, ClassVar, Final, Self
+
+_shortening: Final = reprlib.Repr()
+_shortening.maxstring = _shortening.maxother = _shortening.maxlong = 1024
+
+
+def shown(name: object) -> str:
+    """Return an id or another name as errors show it: cut in its middle when it is long."""
+    return _shortening.repr(name)
+
 
 _JOINED: Final[dict[tuple[type[Any], type[Any]], type[Any]]] = {}
 
@@ -114,7 +124,7 @@ class UnknownSessionError(StoreError, sqlite3.IntegrityError, ValueError):
     session_id: str
 
     def __init__(self, session_id: str) -> None:
-        super().__init__(f"Unknown session {session_id!r}; create it first")
+        super().__init__(f"Unknown session {shown(session_id)}; create it first")
         self.session_id = session_id
 
 
@@ -124,7 +134,7 @@ class SessionTurnLeaseLostError(StoreError, RuntimeError):
     @classmethod
     def of(cls, session_id: str) -> Self:
         """Return the error for `session_id`."""
-        return cls(f"Session turn lease lost for {session_id!r}; acquire it before writing")
+        return cls(f"Session turn lease lost for {shown(session_id)}; acquire it before writing")
 
 
 class CompressionSessionBusyError(StoreError, RuntimeError):
@@ -133,7 +143,7 @@ class CompressionSessionBusyError(StoreError, RuntimeError):
     @classmethod
     def of(cls, session_id: str) -> Self:
         """Return the error for `session_id`."""
-        return cls(f"Compression lease lost for session {session_id!r}; nothing was written")
+        return cls(f"Compression lease lost for session {shown(session_id)}; nothing was written")
 
 
 class SessionCompressionInProgressError(CompressionSessionBusyError):
@@ -147,7 +157,8 @@ class CompressionSessionClosedError(StoreError, RuntimeError):
 
     def __init__(self, session_id: str) -> None:
         super().__init__(
-            f"Session {session_id!r} was closed by compression; write to the live end of its chain"
+            f"Session {shown(session_id)} was closed by compression;"
+            " write to the live end of its chain"
         )
         self.session_id = session_id
 
@@ -178,7 +189,7 @@ class SessionExportTooLargeError(StoreError, ValueError):
 
     def __init__(self, session_id: str, message_count: int, limit: int = 20000) -> None:
         super().__init__(
-            f"Session {session_id!r} has at least {message_count} messages, more than {limit};"
+            f"Session {shown(session_id)} has at least {message_count} messages, more than {limit};"
             " raise sessions.max_export_messages in config.yaml (0 switches the limit off)"
         )
         self.session_id = session_id

@@ -126,8 +126,9 @@ def _opened(to: Path | None) -> Iterator[BinaryIO]:
         yield typer.get_binary_stream("stdout")
         return
     partial = to.with_name(f"{to.name}.partial")
+    partial.unlink(missing_ok=True)  # with it goes whatever rights it had, or where it led to
     try:
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             yield file
         partial.replace(to)

@@ -26,6 +26,8 @@ async def run_in(cursor: Any, database: str, statement: Prepared, params: Params
     It may be SQLAlchemy's (async), aiosqlite's, asyncpg's or psycopg's; one of another library is
     called like the usual driver of `database` ("sqlite" or "postgresql").
     """
+    if not callable(getattr(cursor, "execute", None)):
+        raise TypeError(f"cursor must have an awaitable execute; {type(cursor).__name__} has none")
     library = type(cursor).__module__.partition(".")[0]
     if library == "sqlalchemy":
         await cursor.execute(statement.statement, dict(params))

@@ -15,7 +15,8 @@ SLOW_AFTER = 2.0
 
 def pause(waited: float, left: float) -> float:
     """Return the seconds to wait before the next try: 20-150 ms, 250-1000 ms after two seconds."""
-    jitter = random.uniform(0.25, 1.0) if waited >= SLOW_AFTER else random.uniform(0.02, 0.15)
+    least, most = (0.25, 1.0) if waited >= SLOW_AFTER else (0.02, 0.15)
+    jitter = random.uniform(least, most)  # noqa: S311  (nobody gains by guessing a pause)
     return max(0.0, min(jitter, left))
 
 

@@ -125,7 +125,8 @@ async def write_recovery_report(path: str | Path, report: Report) -> None:
     text = json.dumps(report, indent=2, ensure_ascii=False, default=str) + "\n"
 
     def write() -> None:
-        with open(path, "x", encoding="utf-8", errors="replace") as file:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
             file.write(text)
 
     await asyncio.to_thread(write)

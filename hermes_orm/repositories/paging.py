@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
+
+from hermes_orm.arguments import whole_number
 
 UNLIMITED: Final = 2**62
 """Stands for no limit; as a sum with an offset it still fits a column."""
-
-
-def whole_number(value: Any, name: str) -> int:
-    """Return what `int()` makes of an argument; raise an error that names the argument."""
-    try:
-        return int(value)
-    except (ValueError, OverflowError):
-        raise ValueError(f"{name} must be a whole number") from None
-    except TypeError:
-        raise TypeError(f"{name} must be a whole number, not {type(value).__name__}") from None
 
 
 def row_limit(limit: int | None) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 
 from hermes_orm.database import Database
 from hermes_orm.dialects.base import ALL_ROWS
+from hermes_orm.errors import shown
 from hermes_orm.repositories.compression.compaction import CompactionRepository
 from hermes_orm.repositories.compression.publication import Publication, PublicationRepository
 from hermes_orm.repositories.messages.messages import counted
@@ -36,7 +37,7 @@ async def archive_and_compact(
     rows = await taken(encoded(database, compacted_messages))
     key = lookup_key(session_id)
     if key is None:
-        raise RuntimeError(f"Session not found: {session_id!r}; create it first")
+        raise RuntimeError(f"Session not found: {shown(session_id)}; create it first")
     total = counted(key, rows)
     return await database.write(
         lambda tx: CompactionRepository(tx).archive_and_compact(

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from hermes_orm.arguments import mapping
 from hermes_orm.completion import to_completion
 from hermes_orm.database import Database
 from hermes_orm.dialects import Prepared
@@ -87,7 +88,7 @@ async def record_delegation_completion(
     then the event must not be published. Raises ValueError for an event without `delegation_id`.
     """
     outcome = {
-        "delegation_id": repository.delegation_key(evt.get("delegation_id")),
+        "delegation_id": repository.delegation_key(mapping(evt, "evt").get("delegation_id")),
         "state": session_text(evt.get("status")) or "completed",
         "event_json": repository.encoded(dict(evt)),
         "result_json": None if result is None else repository.encoded(result),
@@ -115,6 +116,8 @@ async def restore_undelivered_completions(database: Database, target_queue: Even
     Abandoned delegations are recovered before. Each event has `restored: True` then. Returns how
     many there were; a queue gets them once from a database, 0 is returned after that.
     """
+    if not callable(getattr(target_queue, "put_nowait", None)):
+        raise TypeError(f"target_queue must be a queue, not {type(target_queue).__name__}")
     served = _restored.setdefault(target_queue, set())
     name = str(database.location)
     if name in served:
@@ -156,7 +159,7 @@ async def claim_event_delivery(
 
     `""` for an event that is not of a background delegation and needs none.
     """
-    delegation_id = evt.get("delegation_id")
+    delegation_id = mapping(evt, "evt").get("delegation_id")
     if evt.get("type") != repository.EVENT_TYPE or not delegation_id:
         return ""
     claim_id = f"{consumer}:{os.getpid()}:{secrets.token_hex(8)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from hermes_orm.arguments import real_number
 from hermes_orm.database import Database
 from hermes_orm.delivery_rows import ClaimedObligation, DeliveryReceipt, PendingRetry
 from hermes_orm.dialects.delegations import owner_key
@@ -64,7 +65,7 @@ async def record_crash_left_reply(
     """
     reply = _reply(obligation_id, session_key, platform, chat_id, thread_id, content)
     profile = session_text(adapter_profile) or DEFAULT_PROFILE
-    reply = {**reply, "adapter_profile": profile, "since": float(since)}
+    reply = {**reply, "adapter_profile": profile, "since": real_number(since, "since")}
     return await database.write(lambda tx: ObligationRepository(tx).adopt_reply(reply))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from hermes_orm.arguments import finite_number, natural_number, real_number
 from hermes_orm.database import Database
 from hermes_orm.dialects.expressions import text_list
 from hermes_orm.gateway_rows import GatewaySessionRow, OrphanedSession
@@ -16,7 +17,6 @@ from hermes_orm.repositories.gateway.never_active import (
 from hermes_orm.repositories.gateway.orphans import DEFAULT_GAP_SECONDS, OrphanFinder
 from hermes_orm.repositories.gateway.peers import PeerRepository
 from hermes_orm.repositories.gateway.reaping import HEARTBEATS, PINS, ReapingRepository
-from hermes_orm.repositories.retention.filters import finite_number, natural_number
 from hermes_orm.services.deletion import Directory
 from hermes_orm.services.session_files import directory, remove_files
 from hermes_orm.session_text import lookup_key
@@ -41,7 +41,7 @@ async def record_gateway_session_peer(
 
     Source, key, user and chat are overwritten, by None, too; the last three texts only if given.
     With `include_compression_ancestors` what the session carries on gets the same, and nothing is
-    created. Without a key nothing happens.
+    created. Without a key nothing happens. Raises ValueError without a source.
     """
     if not session_id or not session_key:
         return
@@ -152,8 +152,11 @@ async def sweep_orphaned_sessions(
         "max_idle": idle,
         "sources": text_list(listed),
         "excluded": text_list(excluded),
-        "staleness": float(alive),
-        "grace": float(grace if grace is not None and grace >= 0 else alive),
+        "staleness": real_number(alive, "heartbeat_staleness_seconds"),
+        "grace": real_number(
+            grace if grace is not None and grace >= 0 else alive,
+            "heartbeat_ownership_grace_seconds",
+        ),
     }
     wanted = {PINS: exclude_pinned, HEARTBEATS: respect_gateway_heartbeats}
     names = frozenset(name for name, is_wanted in wanted.items() if is_wanted)

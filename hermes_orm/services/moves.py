@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
-from sqlalchemy import Column, Table
+from sqlalchemy import BigInteger, Column, Table
 
 from hermes_orm import clock
+from hermes_orm.arguments import mapping
 from hermes_orm.codec import (
     decode_api_content,
     decode_content,
@@ -27,6 +28,8 @@ from hermes_orm.repositories.gateway.moves import (
 )
 from hermes_orm.repositories.sessions.prompts import prompt_hash
 from hermes_orm.session_text import session_text, stored_key
+
+_SMALL: Final = range(-(2**31), 2**31)
 
 
 async def import_moved_session(
@@ -60,7 +63,7 @@ async def delete_moved_session(database: Database, session_id: str) -> bool:
 
 
 def _arrival(dialect: Dialect, payload: Mapping[str, Any], profile: str) -> Arrival:
-    given = payload.get("session")
+    given = mapping(payload, "payload").get("session")
     if not isinstance(given, Mapping) or not given.get("id") or not given.get("source"):
         raise ValueError("payload holds no session with id and source: export one for a move")
     session = _row(SESSIONS, given)
@@ -105,6 +108,8 @@ def _value(column: Column[Any], value: Any) -> Any:
         found: Any = session_text(value)
     elif kind is int:
         found = encode_integer(value)
+        if found not in _SMALL and not isinstance(column.type, BigInteger):
+            found = None
     else:
         found = float(value) if isinstance(value, int | float) and kind is float else None
     return _default(column) if found is None and not column.nullable else found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 import hermes_orm
+from hermes_orm.arguments import whole_number
 from hermes_orm.database import Database
 from hermes_orm.errors import SessionExportTooLargeError, SessionResumeTooLargeError
 from hermes_orm.repositories.messages.resume import ResumeRepository, up_to
@@ -68,7 +69,7 @@ async def export_limit(max_messages: int | None = None) -> int:
 
 
 async def _limit(given: int | None, configured: Callable[[], Awaitable[int]]) -> int:
-    limit = await configured() if given is None else int(given)
+    limit = await configured() if given is None else whole_number(given, "max_messages")
     if limit < 0:
         raise ValueError("max_messages must be non-negative; 0 switches the limit off")
     return limit

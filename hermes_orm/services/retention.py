@@ -6,13 +6,12 @@ import logging
 from typing import Final, Unpack
 
 from hermes_orm import clock
+from hermes_orm.arguments import finite_number, natural_number
 from hermes_orm.database import Database
 from hermes_orm.repositories.meta import MetaRepository
 from hermes_orm.repositories.retention.filters import (
     DAY,
     PruneFilters,
-    finite_number,
-    natural_number,
     prune_filter,
     stale_filter,
 )

@@ -17,7 +17,7 @@ TRANSCRIPTS: Final = (".json", ".jsonl")
 
 
 def directory(database: Database, sessions_dir: str | os.PathLike[str] | None) -> Path | None:
-    """Return the directory of session files; raise TypeError for what is no path.
+    """Return the directory of session files; raise an error for what is no path.
 
     RuntimeError within a `transaction()`: files would be gone although it may still roll back.
     """
@@ -25,6 +25,12 @@ def directory(database: Database, sessions_dir: str | os.PathLike[str] | None) -
         return None
     if not isinstance(sessions_dir, str | os.PathLike):
         raise TypeError(f"sessions_dir must be a path or None, not {type(sessions_dir).__name__}")
+    try:
+        is_path = b"\0" not in os.fsencode(sessions_dir)
+    except UnicodeError:
+        is_path = False
+    if not is_path:
+        raise ValueError("sessions_dir holds characters that no path can have")
     database.stand_alone("removing files of sessions (sessions_dir)")
     return Path(sessions_dir)
 

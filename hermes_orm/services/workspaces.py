@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from hermes_orm.arguments import mapping
 from hermes_orm.database import Database
 from hermes_orm.repositories.sessions.workspaces import WorkspaceRepository
 from hermes_orm.session_text import session_text
@@ -16,7 +17,7 @@ async def backfill_repo_roots(database: Database, cwd_to_root: Mapping[str, str]
     """
     roots = {
         stored: session_text(root)
-        for cwd, root in cwd_to_root.items()
+        for cwd, root in mapping(cwd_to_root, "cwd_to_root").items()
         if root and (stored := session_text(cwd))
     }
     if roots:

@@ -12,7 +12,11 @@ from hermes_orm.dialects import Prepared
 from hermes_orm.dialects.expressions import epoch_now, unindexed
 from hermes_orm.dialects.prepared import Params
 from hermes_orm.dialects.transcript import is_open_for_appends
-from hermes_orm.errors import CompressionSessionClosedError, SessionCompressionInProgressError
+from hermes_orm.errors import (
+    CompressionSessionClosedError,
+    SessionCompressionInProgressError,
+    shown,
+)
 from hermes_orm.models import CompressionLock, Message, Session
 from hermes_orm.repositories.base import Repository
 from hermes_orm.repositories.lineage.ancestry import SESSION_ID
@@ -67,7 +71,7 @@ class CompactionRepository(Repository):
         this = {"session_id": session_id}
         locked = self.tx.first(LOCK, this)
         if locked is None:
-            raise RuntimeError(f"Session not found: {session_id!r}; create it first")
+            raise RuntimeError(f"Session not found: {shown(session_id)}; create it first")
         config, is_open = locked
         if not is_open:
             raise CompressionSessionClosedError(session_id)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, Final
 
 from sqlalchemy import bindparam, select, update
 
 from hermes_orm import clock
+from hermes_orm.arguments import mapping, real_number, stored_number
 from hermes_orm.dialects import Prepared
+from hermes_orm.errors import shown
 from hermes_orm.models import Session
 from hermes_orm.repositories.base import Repository
 from hermes_orm.rows import CompressionCooldown, CooldownRow
@@ -43,7 +44,8 @@ class CompressionFailureRepository(Repository):
         self, session_id: str, cooldown_until: float, error: str | None = None
     ) -> None:
         """Store until when the session is not to be compressed again, and why."""
-        self._store_cooldown(session_id, _deadline(cooldown_until), error)
+        until = real_number(cooldown_until, "cooldown_until")
+        self._store_cooldown(session_id, until, error)
 
     def clear_compression_failure_cooldown(self, session_id: str) -> None:
         """Let the session be compressed again."""
@@ -81,18 +83,20 @@ class CompressionFailureRepository(Repository):
         """
         if not session_id:
             return
-        if not snapshot.get("session_exists"):
+        if not mapping(snapshot, "snapshot").get("session_exists"):
             if self.tx.first(GET_COOLDOWN, _this(session_id)) is not None:
-                raise RuntimeError(f"session now exists: {session_id!r}; take a new snapshot")
+                raise RuntimeError(f"session now exists: {shown(session_id)}; take a new snapshot")
             return
         until, error = snapshot.get("cooldown_until"), snapshot.get("error")
         if until is not None:
-            until = _deadline(until)
+            until = real_number(until, "cooldown_until")
         stored = self._store_cooldown(session_id, until, error)
         if stored is None:
-            raise RuntimeError(f"session missing: {session_id!r}; there is nothing to restore")
+            raise RuntimeError(f"session missing: {shown(session_id)}; there is nothing to restore")
         if tuple(stored) != (until, error):
-            raise RuntimeError(f"verification failed: the cooldown of {session_id!r} is another")
+            raise RuntimeError(
+                f"verification failed: the cooldown of {shown(session_id)} is another"
+            )
 
     def get_compression_fallback_streak(self, session_id: str) -> int:
         """Return how many compressions in a row have fallen back."""
@@ -100,7 +104,8 @@ class CompressionFailureRepository(Repository):
 
     def set_compression_fallback_streak(self, session_id: str, streak: int) -> None:
         """Store how many compressions in a row have fallen back; negative numbers as 0."""
-        self.tx.run(SET_STREAK, {**_this(session_id), "count": max(0, int(streak))})
+        number = stored_number(streak, "streak", bits=32)
+        self.tx.run(SET_STREAK, {**_this(session_id), "count": max(0, number)})
 
     def get_compression_ineffective_count(self, session_id: str) -> int:
         """Return how many compressions have brought too little."""
@@ -108,7 +113,8 @@ class CompressionFailureRepository(Repository):
 
     def set_compression_ineffective_count(self, session_id: str, count: int) -> None:
         """Store how many compressions have brought too little; negative numbers as 0."""
-        self.tx.run(SET_INEFFECTIVE, {**_this(session_id), "count": max(0, int(count))})
+        number = stored_number(count, "count", bits=32)
+        self.tx.run(SET_INEFFECTIVE, {**_this(session_id), "count": max(0, number)})
 
     def _store_cooldown(self, session_id: str, until: float | None, error: str | None) -> Any:
         row = {**_this(session_id), "until": until, "error": session_text(error)}
@@ -120,11 +126,3 @@ class CompressionFailureRepository(Repository):
 
 def _this(session_id: str) -> dict[str, str | None]:
     return {"session_id": lookup_key(session_id or None)}
-
-
-def _deadline(until: float) -> float:
-    """Return a deadline as it is stored; raise ValueError for NaN, which is no time."""
-    deadline = float(until)
-    if math.isnan(deadline):
-        raise ValueError("cooldown_until must be a Unix time, not NaN")
-    return deadline

@@ -23,6 +23,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import InstrumentedAttribute
 
 from hermes_orm import clock
+from hermes_orm.arguments import real_number
 from hermes_orm.dialects import Prepared
 from hermes_orm.dialects.expressions import epoch_now, insert_into
 from hermes_orm.dialects.prepared import Params
@@ -156,13 +157,13 @@ class LeaseRepository(Repository):
 
 def turn_ttl(seconds: float) -> float:
     """Return how long a turn lease lasts when `seconds` are asked for."""
-    return max(MINIMAL_TTL_SECONDS, float(seconds))
+    return max(MINIMAL_TTL_SECONDS, real_number(seconds, "ttl_seconds"))
 
 
 def _claim(session_id: str | None, holder: str, ttl_seconds: float = 0.0) -> Params:
     return {
         "session_id": session_id,
         "holder": session_text(holder),
-        "ttl_seconds": float(ttl_seconds),
+        "ttl_seconds": real_number(ttl_seconds, "ttl_seconds"),
         "now": clock.now(),
     }

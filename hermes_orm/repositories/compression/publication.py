@@ -11,7 +11,7 @@ from sqlalchemy import bindparam, insert, select
 from hermes_orm import clock
 from hermes_orm.dialects import Prepared
 from hermes_orm.dialects.prepared import Params
-from hermes_orm.errors import CompressionSessionBusyError
+from hermes_orm.errors import CompressionSessionBusyError, shown
 from hermes_orm.models import Session
 from hermes_orm.repositories.base import Repository
 from hermes_orm.repositories.compression.compaction import CompactionRepository
@@ -65,11 +65,11 @@ class PublicationRepository(Repository):
         if needs_lock and not (holder and compaction.holds_compression(parent_id, holder)):
             raise CompressionSessionBusyError.of(parent_id)
         if parent is None:
-            raise RuntimeError(f"compression parent not found: {parent_id!r}; create it first")
+            raise RuntimeError(f"compression parent not found: {shown(parent_id)}; create it first")
         ended_at, *inherited = parent
         if ended_at is not None:
             raise RuntimeError(
-                f"compression parent {parent_id!r} has already ended; continue its live end"
+                f"compression parent {shown(parent_id)} has already ended; continue its live end"
             )
         now = clock.now()
         self._insert(new, dict(zip(INHERITED, inherited, strict=True)), now)

@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 from sqlalchemy import Table
 
 from hermes_orm import clock
+from hermes_orm.arguments import real_number, stored_number
 from hermes_orm.delivery_rows import ClaimedObligation, DeliveryReceipt, PendingRetry
 from hermes_orm.dialects import Prepared
 from hermes_orm.dialects.expressions import text_list
@@ -49,7 +50,7 @@ class ObligationRepository(Repository):
         """Take a reply that nobody has begun to send; None when somebody has."""
         if not self._changed(statements.BEGIN, receipt, **owner):
             return None
-        return DeliveryReceipt(receipt[0], int(receipt[1]) + 1)
+        return DeliveryReceipt(receipt[0], stored_number(receipt[1], "the fence of a receipt") + 1)
 
     def mark_delivered(self, receipt: DeliveryReceipt) -> bool:
         """Record that a reply was sent; False when somebody else has taken it over."""
@@ -147,7 +148,10 @@ class ObligationRepository(Repository):
     def _changed(self, statement: Prepared, receipt: DeliveryReceipt, **more: Any) -> bool:
         self._establish()
         obligation_id, fence = receipt
-        this = {"obligation_id": lookup_key(obligation_id), "fence": int(fence)}
+        this = {
+            "obligation_id": lookup_key(obligation_id),
+            "fence": stored_number(fence, "the fence of a receipt"),
+        }
         return self.tx.first(statement, {**this, **more, **_moment(None)}) is not None
 
     def _take(self, statement: Prepared, found: Sequence[Obligation], params: Params) -> None:
@@ -168,7 +172,7 @@ def compute_obligation_id(session_key: str, message_ref: str, content: str) -> s
 def _moment(now: float | None) -> dict[str, float]:
     """Return the time by which replies are judged, and that by which leases are."""
     current = clock.now()
-    return {"now": current if now is None else float(now), "clock": current}
+    return {"now": current if now is None else real_number(now, "now"), "clock": current}
 
 
 def _error(error: str) -> str | None:

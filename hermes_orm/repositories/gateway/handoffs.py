@@ -184,7 +184,9 @@ class HandoffRepository(Repository):
             raise TypeError("only_states must be a tuple of states; put a single one into a tuple")
         end: dict[str, Any] = {"session_id": lookup_key(session_id), "error": error}
         if only_states:
-            end["states"] = text_list(only_states)
+            end["states"] = text_list(
+                key for given in only_states if (key := lookup_key(given)) is not None
+            )
         return self.tx.run(finish(state, is_guarded=bool(only_states)), end) > 0
 
     def reclaim_stale_running_handoffs(self, error: str | None) -> list[str]:

@@ -7,12 +7,12 @@ from typing import Any, Final, cast
 from sqlalchemy import ClauseElement, ColumnElement, Double, bindparam, delete, or_, select
 
 from hermes_orm import clock
+from hermes_orm.arguments import finite_number, real_number, stored_number
 from hermes_orm.dialects import Prepared
 from hermes_orm.dialects.expressions import bound_texts, epoch_now, has_key_of, text_list, upsert
 from hermes_orm.gateway_rows import BackendHeartbeat
 from hermes_orm.models import GatewayHeartbeat
 from hermes_orm.repositories.base import Repository
-from hermes_orm.repositories.retention.filters import finite_number
 from hermes_orm.session_text import lookup_key, session_text, stored_key
 
 KEYS: Final = tuple(BackendHeartbeat.__annotations__)
@@ -80,7 +80,7 @@ class HeartbeatRepository(Repository):
             return
         row: dict[str, Any] = {
             "backend_id": stored_key(backend_id, "backend id"),
-            "pid": int(pid),
+            "pid": stored_number(pid, "pid"),
             "started_at": finite_number(started_at, "started_at"),
             "profile": session_text(profile) or "",
             "host": session_text(host) or "",
@@ -104,7 +104,7 @@ class HeartbeatRepository(Repository):
         """
         if not max_age_seconds > 0:
             return []
-        age = {"max_age": float(max_age_seconds), "now": clock.now()}
+        age = {"max_age": real_number(max_age_seconds, "max_age_seconds"), "now": clock.now()}
         stale = self.tx.all(LOCK_STALE, age)
         if not stale:
             return []

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, cast
 from sqlalchemy import ClauseElement, case, select
 
 from hermes_orm import clock
+from hermes_orm.arguments import natural_number
 from hermes_orm.dialects import Prepared
 from hermes_orm.dialects.expressions import bound_texts, has_key_of, text_list
 from hermes_orm.gateway_rows import NeverActiveSession
@@ -17,7 +18,7 @@ from hermes_orm.repositories.compression.guards import guarded_sessions
 from hermes_orm.repositories.gateway.routing import RoutingRepository
 from hermes_orm.repositories.retention.conditions import conditions
 from hermes_orm.repositories.retention.deletion import DeletionRepository, chunks
-from hermes_orm.repositories.retention.filters import DAY, natural_number
+from hermes_orm.repositories.retention.filters import DAY
 from hermes_orm.repositories.sessions.filters import SessionFilter
 from hermes_orm.repositories.sessions.rows import with_times
 

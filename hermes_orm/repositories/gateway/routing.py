@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar, cast
 from sqlalchemy import BigInteger, ClauseElement, bindparam, delete, select, tuple_
 
 from hermes_orm import clock
+from hermes_orm.arguments import mapping, real_number
 from hermes_orm.dialects import Prepared
 from hermes_orm.dialects.bound_rows import bound_rows, insert_rows, row_list
 from hermes_orm.dialects.expressions import bound_texts, text_list, upsert
@@ -114,7 +115,11 @@ class RoutingRepository(Repository):
     ) -> None:
         """Keep these entries, and no other ones, in a scope; without key or text they are none."""
         now = clock.now()
-        rows = [_row(scope, key, text, now) for key, text in entries.items() if key and text]
+        rows = [
+            _row(scope, key, text, now)
+            for key, text in mapping(entries, "entries").items()
+            if key and text
+        ]
         self.tx.run(EMPTY_SCOPE, {"scope": stored_key(scope, "scope")})
         for batch in batches(rows):
             self.tx.run(INSERT, {"rows": row_list(batch)})
@@ -190,4 +195,4 @@ def _row(
     scope: str, session_key: str, entry_json: str, updated_at: float
 ) -> tuple[str, str, str, float]:
     key, entry = stored_key(session_key, "session key"), session_text(entry_json) or ""
-    return stored_key(scope, "scope"), key, entry, float(updated_at)
+    return stored_key(scope, "scope"), key, entry, real_number(updated_at, "updated_at")

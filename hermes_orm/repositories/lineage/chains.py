@@ -20,6 +20,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import aliased
 
+from hermes_orm.arguments import mapping
 from hermes_orm.dialects import Prepared
 from hermes_orm.models import Message, Session, SystemPrompt
 from hermes_orm.models.base import TEXT
@@ -188,7 +189,7 @@ class ChainRepository(Repository):
 
     def is_compression_child_row(self, child: Mapping[str, Any] | None) -> bool:
         """Return whether a session, given as its row, carries its parent on."""
-        row = child or {}
+        row = mapping(child or {}, "child")
         edge = {
             "parent_session_id": lookup_key(row.get("parent_session_id")),
             "source": session_text(row.get("source") or ""),

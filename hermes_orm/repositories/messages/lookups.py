@@ -16,6 +16,7 @@ from sqlalchemy import (
     select,
 )
 
+from hermes_orm.arguments import whole_number
 from hermes_orm.codec import encode_integer, encode_text
 from hermes_orm.dialects import Prepared
 from hermes_orm.dialects.base import ALL_ROWS
@@ -92,7 +93,7 @@ class LookupRepository(Repository):
         not count unless `require_text=False`; structured content counts. None for other roles and
         for a negative offset.
         """
-        key, skipped = lookup_key(session_id), int(offset)
+        key, skipped = lookup_key(session_id), whole_number(offset, "offset")
         if key is None or role not in _ROLES or skipped < 0:
             return None
         params = {"session_id": key, "role": role, "offset": row_offset(skipped)}
@@ -108,7 +109,10 @@ class LookupRepository(Repository):
 
         Raises ValueError when `row_id` is no integer.
         """
-        params = {"session_id": lookup_key(session_id), "row_id": encode_integer(int(row_id))}
+        params = {
+            "session_id": lookup_key(session_id),
+            "row_id": encode_integer(whole_number(row_id, "row_id")),
+        }
         role: str | None = self.tx.scalar(LIVE_ROLE, params)
         return role
 

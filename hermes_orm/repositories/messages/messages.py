@@ -9,6 +9,7 @@ from typing import Any, Final
 from sqlalchemy import ClauseElement, case, select
 
 from hermes_orm import clock
+from hermes_orm.arguments import real_number
 from hermes_orm.codec import encode_text
 from hermes_orm.database import Work
 from hermes_orm.dialects import Prepared
@@ -136,7 +137,9 @@ class MessagePlans(Plans):
 def claimed_lease(holder: str | None, ttl_seconds: float) -> TurnLease | None:
     """Return the lease that a writer claims to hold; None without a holder."""
     name = encode_text(holder) if holder else None
-    return TurnLease(lease_key(), name, float(ttl_seconds)) if name else None
+    if not name:
+        return None
+    return TurnLease(lease_key(), name, real_number(ttl_seconds, "turn_lease_ttl_seconds"))
 
 
 def session_key(session_id: str, lease: TurnLease | None) -> str:

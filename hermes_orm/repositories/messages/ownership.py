@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from sqlalchemy import ClauseElement, ColumnElement, and_, bindparam, func, select
 
-from hermes_orm.codec import decode_display_metadata
+from hermes_orm.codec import decode_display_metadata, plain_text
 from hermes_orm.dialects import Prepared
 from hermes_orm.dialects.expressions import has_key
 from hermes_orm.models import Message
@@ -80,7 +80,7 @@ class OwnershipRepository(Repository):
 
 def _sought(session_id: str, owner: str) -> dict[str, Any]:
     """Return the parameters of a query for metadata that contain the plainest part of the owner."""
-    plain = max(_ESCAPED_SOMEHOW.split(str(owner)), key=len)[:_PATTERN_LENGTH]
+    plain = max(_ESCAPED_SOMEHOW.split(plain_text(owner)), key=len)[:_PATTERN_LENGTH]
     return {"session_id": lookup_key(session_id), "pattern": f"%{escape_like(plain)}%"}
 
 

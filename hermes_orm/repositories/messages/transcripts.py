@@ -17,6 +17,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import aliased
 
+from hermes_orm.arguments import whole_number
 from hermes_orm.dialects import Prepared
 from hermes_orm.dialects.base import ALL_ROWS
 from hermes_orm.dialects.expressions import has_key, has_key_of, is_beyond, unindexed
@@ -24,6 +25,7 @@ from hermes_orm.models import Message
 from hermes_orm.repositories.base import Repository
 from hermes_orm.repositories.lineage.ancestry import SESSION_ID, display_chain
 from hermes_orm.repositories.messages.rows import MESSAGE_KEYS, decode_row
+from hermes_orm.repositories.paging import row_limit
 from hermes_orm.rows import MessageRow
 
 FROM_ID: Final = bindparam("from_id", type_=BigInteger)
@@ -74,7 +76,7 @@ def message_columns(names: tuple[str, ...]) -> list[ColumnElement[Any]]:
 
 def id_bound(row_id: int) -> int:
     """Return a row id to compare with, however large."""
-    return max(BEFORE_ALL, min(int(row_id), ALL_ROWS))
+    return max(BEFORE_ALL, min(whole_number(row_id, "a row id"), ALL_ROWS))
 
 
 def is_visible(message: type[Message]) -> ColumnElement[bool]:
@@ -116,7 +118,7 @@ class Page:
         after_id: int | None,
     ) -> Page:
         """Return the page for the arguments of `get_messages`."""
-        skipped = max(0, int(offset))
+        skipped = max(0, whole_number(offset, "offset"))
         if after_id is not None and (latest or skipped):
             raise ValueError("after_id is incompatible with latest and offset; leave them out")
         start = BEFORE_ALL if after_id is None else id_bound(after_id)
@@ -124,7 +126,7 @@ class Page:
             with_inactive=bool(include_inactive),
             newest_first=bool(latest),
             from_id=ALL_ROWS if latest else start,
-            limit=ALL_ROWS if limit is None or int(limit) < 0 else min(int(limit), ALL_ROWS),
+            limit=row_limit(limit),
             offset=min(skipped, ALL_ROWS),
         )
 

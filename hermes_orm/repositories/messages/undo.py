@@ -13,6 +13,7 @@ from hermes_orm.dialects import Prepared
 from hermes_orm.dialects.base import ALL_ROWS
 from hermes_orm.dialects.expressions import unindexed
 from hermes_orm.dialects.prepared import Params
+from hermes_orm.errors import shown
 from hermes_orm.models import Message, Session
 from hermes_orm.repositories.base import Repository
 from hermes_orm.repositories.lineage.ancestry import SESSION_ID
@@ -100,13 +101,13 @@ class UndoRepository(Repository):
         row = self.tx.first(TARGET, this)
         if row is None:
             raise ValueError(
-                f"message {target_message_id!r} not found in session {session_id!r};"
+                f"message {this['first_id']} not found in session {shown(session_id)};"
                 " pass an id of list_recent_user_messages"
             )
         target = dict(zip(MESSAGE_KEYS, row, strict=True))
         if target["role"] != "user":
             raise ValueError(
-                f"message {target_message_id!r} must be a 'user' message to rewind to;"
+                f"message {this['first_id']} must be a 'user' message to rewind to;"
                 " pass an id of list_recent_user_messages"
             )
         undone = self.tx.run(UNDO, this)

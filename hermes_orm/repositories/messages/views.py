@@ -20,6 +20,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import aliased
 
+from hermes_orm.arguments import whole_number
 from hermes_orm.codec import encode_content, encode_integer, encode_text
 from hermes_orm.dialects import Prepared
 from hermes_orm.dialects.expressions import bound_texts, is_beyond, text_list
@@ -152,7 +153,7 @@ class ViewRepository(Repository):
         roles = None if keep_roles is None else {encode_text(role) or "" for role in keep_roles}
         params = {
             **_window(session_id, anchor, window),
-            "bookend": row_limit(max(0, int(bookend))),
+            "bookend": row_limit(max(0, whole_number(bookend, "bookend"))),
             "empty_list": encode_content(marker, []),
             "empty_dict": encode_content(marker, {}),
             "roles": text_list(roles or ()),
@@ -174,7 +175,7 @@ def _window(session_id: str, anchor: int | None, window: int) -> dict[str, Any]:
     return {
         "session_id": lookup_key(session_id),
         "anchor": anchor,
-        "window": row_limit(max(0, int(window))),
+        "window": row_limit(max(0, whole_number(window, "window"))),
     }
 
 

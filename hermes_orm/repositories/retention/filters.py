@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, Final, TypedDict
 
 from hermes_orm import clock
+from hermes_orm.arguments import finite_number, natural_number, truth
 from hermes_orm.repositories.sessions.filters import FilterBuilder, SessionFilter, empty_sessions
 from hermes_orm.session_text import fold_ascii
 
@@ -104,36 +104,6 @@ def stale_filter(idle_days: float, *, exclude_pinned: bool) -> SessionFilter:
     builder.add("idle_since", idle_since=clock.now() - idle_days * DAY)
     _add_pinned(builder, "exclude_pinned", not truth(exclude_pinned, "exclude_pinned"))
     return builder.filter()
-
-
-def finite_number(value: object, name: str) -> float:
-    """Return a number; raise an error that names the argument for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{name} must be a number, not {type(value).__name__}")
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
-        raise ValueError(f"{name} must be a finite number; {number} was given")
-    return number
-
-
-def natural_number(value: object, name: str) -> float:
-    """Return a number that is not negative; raise an error that names the argument."""
-    number = finite_number(value, name)
-    if number < 0:
-        raise ValueError(f"{name} must not be negative; {number:g} was given")
-    return number
-
-
-def truth(value: object, name: str) -> bool:
-    """Return True or False, also for 1 or 0; raise an error that names the argument."""
-    if not isinstance(value, int):
-        raise TypeError(f"{name} must be True or False, not {type(value).__name__}")
-    if value not in (0, 1):
-        raise ValueError(f"{name} must be True or False; {value} was given")
-    return bool(value)
 
 
 def _text(value: object, name: str) -> str:

@@ -94,7 +94,7 @@ def _shown_keys(fields: Collection[str] | None) -> tuple[str, ...]:
     if fields is None:
         return HIT_KEYS
     if isinstance(fields, str):
-        raise TypeError(f"fields must be a collection of names, such as [{fields!r}], not a string")
+        raise TypeError("fields must be a collection of names, such as a list, not one string")
     wanted = set(fields)
     if unknown := sorted(map(str, wanted.difference(HIT_KEYS))):
         raise ValueError(

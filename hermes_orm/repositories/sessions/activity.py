@@ -9,6 +9,8 @@ from typing import Any
 from sqlalchemy import and_, bindparam, or_, select, update
 
 from hermes_orm import clock
+from hermes_orm.arguments import real_number
+from hermes_orm.codec import plain_text
 from hermes_orm.dialects import Prepared
 from hermes_orm.models import Session
 from hermes_orm.repositories.base import Repository
@@ -73,13 +75,13 @@ def _described(description: object) -> str:
 def _provenance(value: object) -> str:
     """Return a known provenance; the host application has an enum of its own with equal values."""
     try:
-        return ActivityProvenance(str(getattr(value, "value", value)).strip()).value
+        return ActivityProvenance(plain_text(getattr(value, "value", value)).strip()).value
     except ValueError:
         return ActivityProvenance.UNKNOWN.value
 
 
 def _moment(ts: Any) -> float:
-    moment = clock.now() if ts is None else float(ts)
+    moment = clock.now() if ts is None else real_number(ts, "ts")
     if not math.isfinite(moment):
         raise ValueError(f"ts must be a finite Unix time or None for now, not {moment}")
     return moment

@@ -8,11 +8,12 @@ from functools import lru_cache
 
 from sqlalchemy import BigInteger, bindparam, func, literal_column, select
 
+from hermes_orm.arguments import whole_number
 from hermes_orm.codec import plain_text
 from hermes_orm.dialects import Prepared
 from hermes_orm.models import Message, Session
 from hermes_orm.repositories.base import Repository
-from hermes_orm.repositories.paging import UNLIMITED, whole_number
+from hermes_orm.repositories.paging import UNLIMITED
 from hermes_orm.repositories.sessions.filters import conditions, empty_sessions, session_filter
 from hermes_orm.session_text import lookup_key
 

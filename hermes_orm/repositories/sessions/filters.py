@@ -20,10 +20,13 @@ from sqlalchemy import (
     select,
 )
 
+from hermes_orm.arguments import whole_number
+from hermes_orm.codec import plain_text
 from hermes_orm.dialects.expressions import ascii_lower, bound_texts, text_list, unindexed
 from hermes_orm.models import Message, Session
 from hermes_orm.models.base import TEXT
 from hermes_orm.repositories.lineage.lineage import SessionAlias, chains_holding, is_listable
+from hermes_orm.repositories.paging import UNLIMITED
 from hermes_orm.session_text import escape_like, fold_ascii, lookup_key
 
 _LONGEST_NEEDLE: Final = 50_000 - 2
@@ -73,8 +76,9 @@ def session_filter(
     builder.path("cwd", cwd_prefix)
     builder.path("workspace", workspace_key)
     builder.text("session_key", session_key)
-    if min_message_count and min_message_count > 0:
-        builder.add("min_message_count", min_message_count=int(min_message_count))
+    least = whole_number(min_message_count or 0, "min_message_count")
+    if least > 0:
+        builder.add("min_message_count", min_message_count=min(least, UNLIMITED))
     if archived_only:
         builder.add("archived")
     elif not include_archived:
@@ -83,8 +87,8 @@ def session_filter(
         builder.add("unhidden")
     if not include_children:
         builder.add("listable")
-    builder.needle(ID_QUERY, (id_query or "").strip())
-    builder.needle("search_query", (search_query or "").strip())
+    builder.needle(ID_QUERY, plain_text(id_query or "").strip())
+    builder.needle("search_query", plain_text(search_query or "").strip())
     return builder.filter()
 
 

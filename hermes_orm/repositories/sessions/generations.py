@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import bindparam, literal, select
 
+from hermes_orm.codec import plain_text
 from hermes_orm.dialects import Prepared
 from hermes_orm.dialects.expressions import insert_into
 from hermes_orm.models import ConversationGeneration
@@ -37,7 +38,8 @@ class GenerationRepository(Repository):
 
     def advance(self, source: str | None, session_key: str | None) -> None:
         """Count a boundary of a peer's conversation; nothing when the row names no peer."""
-        peer = {"source": (source or "").strip(), "session_key": (session_key or "").strip()}
+        given = {"source": source, "session_key": session_key}
+        peer = {name: plain_text(value or "").strip() for name, value in given.items()}
         if all(peer.values()):
             self.tx.run(ADVANCE, peer)
 

@@ -10,6 +10,7 @@ from sqlalchemy.orm import aliased
 
 from hermes_orm.dialects import Prepared
 from hermes_orm.dialects.prepared import Params
+from hermes_orm.errors import shown
 from hermes_orm.models import Session, SystemPrompt
 from hermes_orm.repositories.base import Repository
 from hermes_orm.repositories.lineage.ancestry import SESSION_ID, walk
@@ -97,7 +98,7 @@ def known_source(source: str, allowed: Sequence[str], kind: str) -> str:
     for known in allowed:
         if source == known:
             return known
-    raise ValueError(f"invalid {kind} source {source!r}: use one of {', '.join(allowed)}")
+    raise ValueError(f"invalid {kind} source {shown(source)}: use one of {', '.join(allowed)}")
 
 
 class TitleRepository(Repository):

@@ -20,13 +20,13 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import aliased
 
+from hermes_orm.arguments import finite_number
 from hermes_orm.dialects import Prepared
 from hermes_orm.dialects.accounting import COSTS, COUNTERS, UNKNOWN
 from hermes_orm.dialects.base import Row
 from hermes_orm.dialects.expressions import utc_day
 from hermes_orm.models import Session, SessionModelUsage
 from hermes_orm.repositories.base import Repository
-from hermes_orm.repositories.retention.filters import finite_number
 from hermes_orm.rows import UsageStatistics
 
 UsageGroup: TypeAlias = Literal["model", "provider", "task", "source", "day"]
