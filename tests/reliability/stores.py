@@ -10,6 +10,7 @@ from hermes_orm import SessionDB
 from hermes_orm.dialects.inspection import findings_of
 from hermes_orm.dialects.sqlite import driver
 from hermes_orm.location import locate
+from tests.contract.index_states import Index
 from tests.raw import Raw
 from tests.reliability.conversations import SHARED, State
 
@@ -45,7 +46,7 @@ async def assert_sound(location: str) -> None:
 
 
 async def assert_counted(db: SessionDB, raw: Raw, states: Mapping[str, State]) -> None:
-    """Check what is counted over all sessions."""
+    """Check what is counted over all sessions, and that the search index holds each message."""
     told = [text for state in states.values() for text in state.told]
     lines = sum(len(state.lines) for state in states.values())
     assert await db.message_count() == lines + len(told)
@@ -53,5 +54,6 @@ async def assert_counted(db: SessionDB, raw: Raw, states: Mapping[str, State]) -
     assert await db.session_count(include_archived=True) == 1 + sum(
         state.exists for state in states.values()
     )
+    await Index(raw).check(lines + len(told))
     usage = await raw.fetch("SELECT coalesce(sum(input_tokens), 0) FROM session_model_usage")
     assert usage == [(sum(state.tokens for state in states.values()),)]

@@ -1,4 +1,7 @@
-"""A writer is killed at any moment: what it was told to be stored is stored, once and in order."""
+"""A writer is killed at any moment: what it was told to be stored is stored, once and in order.
+
+`pytest -m full tests/reliability/test_kills.py` kills 200 of them on each database.
+"""
 
 import asyncio
 import logging
@@ -47,7 +50,9 @@ async def test_a_killed_writer_loses_nothing_that_was_acknowledged(
                     states[name] = await stored(db, name, told[name])
                     assert states[name] in (before, after), (name, acknowledged[name])
                     unacknowledged += states[name] != before
-            await assert_sound(location)
+            if kill % 10 == 9:
+                await assert_sound(location)
+    await assert_sound(location)
     async with SessionDB(location) as db:
         told = await told_in(db)
         assert {name: await stored(db, name, told[name]) for name in states} == states

@@ -1,4 +1,7 @@
-"""Processes open a store at the same moment, one that is new or one that exists."""
+"""Processes open a store at the same moment, one that is new or one that exists.
+
+`pytest -m full tests/reliability/test_openers.py` opens 1,000 on each database.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -12,11 +15,11 @@ from tests.reliability.stores import assert_sound
 from tests.reliability.workers import Workers, open_together
 
 OPENERS = 4
-ROUNDS = 2
-"""A new database, then the same again."""
+ROUNDS = 5
+"""A new database, then the same again and again."""
 
 
-@pytest.mark.parametrize("opens", [56, pytest.param(1000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("opens", [60, pytest.param(1000, marks=pytest.mark.full)])
 @pytest.mark.parametrize("driver", DRIVERS)
 async def test_openers_find_one_schema(
     make_location: Callable[..., str], driver: str, opens: int

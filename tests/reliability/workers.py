@@ -21,7 +21,7 @@ from hermes_orm import SessionDB
 from tests.reliability.conversations import Conversation
 from tests.reliability.steps import MIXED, WRITING, refused
 
-SECONDS = 120
+SECONDS = 600
 """After which a worker that does not answer has failed."""
 WARM_STEPS = 60
 
