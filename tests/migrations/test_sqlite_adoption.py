@@ -323,6 +323,18 @@ async def test_complete_file_with_a_hole_is_repaired(
     assert differences(await shape(location), await shape(sqlite_template)) == {}
 
 
+async def test_lost_indexes_are_built_by_an_upgrade(
+    make_location: Callable[..., str], sqlite_template: Path
+) -> None:
+    location = make_location("sqlite")
+    await Raw(location).execute("DROP INDEX idx_sessions_title_unique")
+    await Raw(location).execute("DROP INDEX idx_messages_session_uid")
+    report = await migrations.adopt(location)
+    assert report.holes == ("idx_messages_session_uid", "idx_sessions_title_unique")
+    assert (report.start, report.backup) == ("0031", None)
+    assert differences(await shape(location), await shape(sqlite_template)) == {}
+
+
 async def test_store_that_was_downgraded_to_nothing_is_created_again(
     old: Path, sqlite_template: Path
 ) -> None:

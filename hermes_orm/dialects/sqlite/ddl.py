@@ -12,7 +12,14 @@ from hermes_orm.dialects.sqlite.search_ddl import create_search
 from hermes_orm.models import AlembicVersion, Base, MessageSearch, SessionRecency
 from hermes_orm.models.own import ON_DEMAND_TABLES
 
-__all__ = ["OWN_OBJECTS", "OWN_TABLES", "RECENCY_TRIGGERS", "complete_head", "create_head"]
+__all__ = [
+    "INDEXES",
+    "OWN_OBJECTS",
+    "OWN_TABLES",
+    "RECENCY_TRIGGERS",
+    "complete_head",
+    "create_head",
+]
 
 OWN_TABLES = tuple(
     Base.metadata.tables[model.__tablename__] for model in (AlembicVersion, SessionRecency)
@@ -22,6 +29,14 @@ OWN_OBJECTS = RECENCY_TRIGGERS | {
     name for table in OWN_TABLES for name in (table.name, *(str(i.name) for i in table.indexes))
 }
 """Everything in a file that is not upstream's: derived or a marker, may be dropped without loss."""
+
+INDEXES = frozenset(
+    str(index.name)
+    for table in Base.metadata.tables.values()
+    if table.name not in {MessageSearch.__tablename__, *ON_DEMAND_TABLES}
+    for index in table.indexes
+)
+"""The indexes of the newest schema."""
 
 
 def create_head(connection: Connection) -> frozenset[str]:

@@ -19,7 +19,7 @@ from hermes_orm.dialects.sqlite import ddl, files
 from hermes_orm.dialects.sqlite import driver as sqlite_driver
 from hermes_orm.dialects.sqlite.adoption import adopting
 from hermes_orm.dialects.sqlite.adoption.backup import Backup
-from hermes_orm.dialects.sqlite.adoption.fingerprint import Findings, examine
+from hermes_orm.dialects.sqlite.adoption.fingerprint import Findings, examine, objects
 from hermes_orm.dialects.sqlite.adoption.lock import migration_lock
 from hermes_orm.dialects.sqlite.adoption.original import original
 from hermes_orm.errors import SchemaError
@@ -113,7 +113,8 @@ class _Migration:
         adoption = self._adoption
         is_known = findings.stamp is not None and not (adoption and adoption.covers_stamped)
         if findings.kind != "old" or is_known or adoption is None:
-            report = AdoptionReport(findings.version, findings.shape, findings.revision)
+            holes = self._fill_holes(connection, findings)
+            report = AdoptionReport(findings.version, findings.shape, findings.revision, holes)
             return action(connection), report
         if findings.version is None and findings.stamp is None and not adoption.guesses:
             raise SchemaError(
@@ -130,6 +131,17 @@ class _Migration:
             self._backup.keep()
             report = replace(report, backup=str(self._backup.target))
         return result, report
+
+    def _fill_holes(self, connection: Connection, findings: Findings) -> tuple[str, ...]:
+        """Build the indexes that a file of the newest schema lacks, unless somebody waits."""
+        adoption = self._adoption
+        if findings.kind != "head" or adoption is None or adoption.is_hasty:
+            return ()
+        holes = ddl.INDEXES - objects(connection.connection.driver_connection, "index")
+        if holes and adoption.covers_stamped:
+            adoption.replay(connection, findings.revision)
+            return tuple(sorted(holes))
+        return ()
 
     def _examine(self, connection: Connection) -> Findings:
         findings = examine(connection.connection.driver_connection)
