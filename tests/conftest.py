@@ -4,6 +4,7 @@ The contract tests know only what is defined here: `db`, `open_store`, `location
 """
 
 import asyncio
+import contextlib
 import itertools
 import os
 import shutil
@@ -16,6 +17,7 @@ import pytest
 from sqlalchemy import make_url
 
 from hermes_orm import SessionDB
+from tests.postgres_copies import Copies
 from tests.postgres_server import PostgresServer, PostgresUnavailable, start
 from tests.raw import Raw
 
@@ -92,6 +94,14 @@ def postgres_template(postgres_server: PostgresServer) -> str:
 
 
 @pytest.fixture(scope="session")
+def postgres_copies(postgres_server: PostgresServer, postgres_template: str) -> Iterator[Copies]:
+    """Copies of the template, for one test after another."""
+    copies = Copies(postgres_server, postgres_template)
+    yield copies
+    copies.close()
+
+
+@pytest.fixture(scope="session")
 def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A SQLite file that the product created."""
     path = tmp_path_factory.mktemp("template") / "state.db"
@@ -99,31 +109,33 @@ def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-database_numbers = itertools.count(1)
+file_numbers = itertools.count(1)
 
 
 @pytest.fixture
 def make_location(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., str]]:
     """`make_location(driver, empty=False)`: a database of the test's own, gone afterwards."""
-    databases = []
 
     def make(driver: str, *, empty: bool = False) -> str:
-        number = next(database_numbers)
         if driver == "sqlite":
-            path = tmp_path / f"state-{number}.db"
+            path = tmp_path / f"state-{next(file_numbers)}.db"
             if not empty:
                 shutil.copyfile(request.getfixturevalue("sqlite_template"), path)
             return str(path)
         server: PostgresServer = request.getfixturevalue("postgres_server")
-        template = "template0" if empty else request.getfixturevalue("postgres_template")
-        name = f"{server.prefix}_{os.getpid()}_{number}"
-        server.create(name, template)
-        databases.append(name)
+        if empty:
+            name = server.new_name()
+            server.create(name)
+            at_the_end.callback(server.drop, name)
+        else:
+            copies: Copies = request.getfixturevalue("postgres_copies")
+            copy = copies.take()
+            at_the_end.callback(copies.give_back, copy)
+            name = copy.name
         return server.location(name, driver)
 
-    yield make
-    for name in databases:
-        request.getfixturevalue("postgres_server").drop(name)
+    with contextlib.ExitStack() as at_the_end:
+        yield make
 
 
 @pytest.fixture(params=DRIVERS)
