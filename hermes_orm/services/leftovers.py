@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 from hermes_orm.database import Database
 from hermes_orm.repositories.messages.leftovers import LeftoverRepository
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 PAUSE_SECONDS: Final = 0.2
@@ -23,13 +24,13 @@ async def finish_leftovers(database: Database) -> None:
     if await database.read(lambda tx: LeftoverRepository(tx).are_complete(), scope="statement"):
         return
     for index in await database.read(lambda tx: LeftoverRepository(tx).missing_indexes()):
-        await _step(database, lambda own, index=index: own.create(index))
+        await _step(database, LeftoverRepository.create, index)
     after_id: int | None = -1
     while after_id is not None:
-        after_id = await _step(database, lambda own, last=after_id: own.give_uids(last))
+        after_id = await _step(database, LeftoverRepository.give_uids, after_id)
 
 
-async def _step(database: Database, work: Callable[[LeftoverRepository], T]) -> T:
-    result = await database.write(lambda tx: work(LeftoverRepository(tx)), alone=True)
+async def _step(database: Database, work: Callable[[LeftoverRepository, A], T], of: A) -> T:
+    result = await database.write(lambda tx: work(LeftoverRepository(tx), of), alone=True)
     await asyncio.sleep(PAUSE_SECONDS)
     return result
