@@ -150,7 +150,8 @@ class Place:
     def __init__(self, path: str, *, wal: bool = False) -> None:
         self._path = path
         self._status = os.stat(path)
-        self._beside = {path + suffix: os.stat(path + suffix) for suffix in SIDECARS if wal}
+        self._beside = [path + suffix for suffix in SIDECARS if wal]
+        self._known: dict[str, os.stat_result] = {}
 
     def check(self) -> None:
         """Raise DatabaseFileError when another file, or an empty or no one, has taken the place."""
@@ -169,11 +170,13 @@ class Place:
         self._status = status
 
     def check_all(self) -> None:
-        """Do what `check` does; look at the files beside it, too."""
+        """Do what `check` does; look at the files beside it, too, which a writer has by now."""
         self.check()
-        for name, known in self._beside.items():
+        for name in self._beside:
             status = _stat(name)
-            if status is None or not os.path.samestat(status, known):
+            if status and name not in self._known:
+                self._known[name] = status
+            if status is None or not os.path.samestat(status, self._known[name]):
                 raise DatabaseFileError(
                     f"a part of the database is no longer on disk: {name} was replaced or deleted "
                     "while it was open; nothing was stored; close every store of the database, "
