@@ -208,6 +208,8 @@ class Database:
                 self._built = transport  # settings that validated stay fixed
                 await self._open(transport, patience)
             except Exception as error:
+                if self._built is None:
+                    vars(self).pop("settings", None)  # a file that is corrected counts
                 record_init_error(error, self.location)
                 raise
             if self._is_closed:

@@ -70,6 +70,42 @@ async def test_a_key_is_taken_or_refused_alike_on_both_databases(db: Any) -> Non
     assert await db.session_count() == 2
 
 
+async def test_keys_of_one_index_are_taken_or_refused_together(db: Any) -> None:  # N3
+    letters = random.Random(4).choices(string.ascii_letters, k=1000)
+    key = "".join(letters)
+    await db.create_session("s", "cli", user_id=key, chat_id=key)
+    peer = {"source": "telegram", "session_key": "k", "user_id": key, "chat_id": key}
+    topic = {"chat_id": key, "thread_id": key, "user_id": "u", "profile_name": key}
+    usage = {"model": key, "billing_provider": key, "billing_base_url": key, "input_tokens": 1}
+    refused: list[Callable[[], Any]] = [
+        lambda: db.create_session("t", "cli", user_id=key, chat_id=key, thread_id=key),
+        lambda: db.record_gateway_session_peer("t", **peer, thread_id=key),
+        lambda: db.update_token_counts("t", **usage),
+        lambda: db.record_auxiliary_usage("t", "title", **usage),
+        lambda: db.bind_telegram_topic(**topic, session_key="k", session_id="s"),
+    ]
+    for call in refused:
+        with pytest.raises(ValueError, match=r"at most 2600 bytes together.*30\d\d"):
+            await call()
+    for call in (
+        lambda: db.create_session("t", "cli", model=key * 9),
+        lambda: db.update_session_model("s", key * 9),
+        lambda: db.update_session_meta("s", None, key * 9),
+        lambda: db.update_session_billing_route("s", provider=key * 9, base_url=None),
+    ):
+        with pytest.raises(ValueError, match=r"at most 1024 bytes.*9000"):
+            await call()
+    assert await db.session_count() == 1
+
+
+async def test_a_peer_without_a_source_is_refused(db: Any) -> None:
+    for session_id in ("s", "s"):
+        with pytest.raises(ValueError, match="source cannot be None"):
+            await db.record_gateway_session_peer(session_id, source=None, session_key="k")
+        await db.create_session("s", "cli")
+    assert (await db.get_session("s"))["source"] == "cli"
+
+
 async def test_a_batch_has_ascending_ids_in_list_order(db: Any) -> None:  # N4
     await db.create_session("s", "cli")
     batch = [{"role": "user", "content": str(number)} for number in range(2500)]

@@ -8,6 +8,7 @@ import itertools
 import socket
 import time
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from hermes_orm import SessionDB
 from hermes_orm.dialects.postgresql import lines
 from tests.contract.samples import SAMPLES, seed
 from tests.contract.tables import Tables
-from tests.contract.test_cancellation import operations
+from tests.contract.test_cancellation import operations, run
 from tests.raw import Raw
 from tests.reliability.faults import SECRET, assert_told, assert_usable, location, raw
 from tests.reliability.network import Network
@@ -83,12 +84,20 @@ async def test_answers_are_lost(
     db: SessionDB, network: Network, location: str, raw: Raw, names: list[str] | None
 ) -> None:
     await seed(db)
-    tables = Tables(location)
+    with closing(Tables(location)) as tables:
+        lost, done = await lose_answers(db, network, tables, names or operations())
+    await assert_usable(db, raw)
+    print(f"{lost} answers lost, {done} of their calls were done")  # noqa: T201
+
+
+async def lose_answers(
+    db: SessionDB, network: Network, tables: Tables, names: list[str]
+) -> tuple[int, int]:
+    """Lose each answer that each operation waits for; return how many, and how many were done."""
     lost = done = 0
-    for name in names or operations():
+    for name in names:
         sample = SAMPLES[name]
-        call: Any = getattr(db, name)
-        await call(*sample.args, **sample.kwargs)
+        await run(db, name)
         await works(db)
         after = tables.rows()
         tables.restore()
@@ -96,7 +105,7 @@ async def test_answers_are_lost(
             where = f"{name}, without answer {number}"
             network.lose_answer(number)
             try:
-                await asyncio.wait_for(call(*sample.args, **sample.kwargs), 20)
+                await asyncio.wait_for(run(db, name), 20)
                 await db.flush_token_counts()
             except Exception as error:  # noqa: BLE001  (what it is decides the test)
                 is_told = True
@@ -119,9 +128,7 @@ async def test_answers_are_lost(
             if not was_lost:
                 break
             lost += 1
-    tables.close()
-    await assert_usable(db, raw)
-    print(f"{lost} answers lost, {done} of their calls were done")  # noqa: T201
+    return lost, done
 
 
 @pytest.mark.usefixtures("one_connection")

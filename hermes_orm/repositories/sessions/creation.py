@@ -12,6 +12,7 @@ from sqlalchemy.orm import aliased
 from hermes_orm import clock
 from hermes_orm.dialects import Prepared
 from hermes_orm.dialects.expressions import insert_into
+from hermes_orm.errors import shown
 from hermes_orm.models import Session
 from hermes_orm.models.base import TEXT
 from hermes_orm.repositories.base import Repository
@@ -21,6 +22,7 @@ from hermes_orm.repositories.sessions.markers import RESET_FROM
 from hermes_orm.repositories.sessions.prompts import PromptRepository, prompt_hash
 from hermes_orm.repositories.sessions.sessions import STORE_CONFIG
 from hermes_orm.session_text import (
+    check_entry,
     decode_config,
     encode_config,
     indexed_text,
@@ -55,7 +57,8 @@ class NewSessionFields(SessionFields, total=False):
 
 _KEYWORDS: Final = NewSessionFields.__annotations__.keys()
 _TEXTS: Final = _KEYWORDS - {"model_config", "system_prompt", "parent_session_id"}
-_INDEXED: Final = _TEXTS & {"session_key", "user_id", "chat_id", "chat_type", "thread_id"}
+_CHAT: Final = ("user_id", "chat_id", "chat_type", "thread_id")
+_INDEXED: Final = _TEXTS & {"session_key", "model", *_CHAT}
 _FILLED: Final = (*sorted(_TEXTS), "parent_session_id", "model_config", "system_prompt_hash")
 
 PLACE: Final = ("cwd", "git_repo_root", "git_branch", "profile_name")
@@ -110,6 +113,7 @@ class NewSession:
             "model_config": _config_text(fields.get("model_config")),
             "system_prompt_hash": None if prompt is None else prompt_hash(prompt),
         }
+        check_entry({name: row[name] for name in ("source", *_CHAT)})
         return cls(row, prompt)
 
     @property
@@ -128,7 +132,7 @@ def _config_text(config: Mapping[str, Any] | str | None) -> str | None:
 
 def _cycle(session_id: str, parent: str) -> ValueError:
     return ValueError(
-        f"the parent {parent!r} of session {session_id!r} would close a cycle: "
+        f"the parent {shown(parent)} of session {shown(session_id)} would close a cycle: "
         "a session cannot descend from itself"
     )
 

@@ -97,6 +97,30 @@ async def test_no_error_of_a_block_leads_to_values(db: SessionDB, raw: Raw) -> N
         assert "INSERT" not in str(error)
 
 
+async def test_the_event_loop_of_windows_is_refused_for_psycopg_only(
+    db: SessionDB, driver: str, monkeypatch: pytest.MonkeyPatch
+) -> None:  # N8
+    loop = type(asyncio.get_running_loop())
+    monkeypatch.setattr(asyncio, "ProactorEventLoop", loop, raising=False)
+    if "asyncpg" in driver:
+        assert await db.get_meta("k") is None
+        return
+    with pytest.raises(RuntimeError, match=r"asyncpg://.*SelectorEventLoop"):
+        await db.get_meta("k")
+    monkeypatch.delattr(asyncio, "ProactorEventLoop")
+    assert await db.get_meta("k") is None
+
+
+@pytest.mark.parametrize("pooler", [False, True])
+async def test_maintenance_runs_outside_of_transactions(
+    db: SessionDB, hermes_home: Path, pooler: bool
+) -> None:
+    if pooler:
+        hermes_home.mkdir()
+        (hermes_home / "config.yaml").write_text("database: {postgres: {pooler: true}}")
+    assert await db.vacuum() == 1
+
+
 @pytest.mark.parametrize("pooler", [False, True])
 async def test_patience_bounds_the_wait_for_a_row(
     db: SessionDB,
