@@ -30,8 +30,8 @@ ALONE = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--user", "--map-
 MOUNT = 'mount -t tmpfs -o size=16m tmpfs "$0" && exec "$@"'
 ROOMS = {"file-size": [-150_000], "small-disk": [60_000]}
 MANY_ROOMS = {
-    "file-size": [*range(-400_000, 400_000, 25_000)],
-    "small-disk": [*range(0, 800_000, 25_000)],
+    "file-size": [*range(-400_000, 400_000, 100_000)],
+    "small-disk": [*range(0, 800_000, 100_000)],
 }
 
 
