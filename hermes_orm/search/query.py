@@ -225,6 +225,8 @@ def _tree(items: Sequence[Item]) -> Node | None:
     A side of an operator that has lost all its units is nothing: a false operand of OR and NOT,
     and what makes an AND nothing too.
     """
+    if not any(isinstance(item, Operator) for item in items):
+        return _group(items)
     branches = [_conjunction(branch) for branch in _split(items, Operator.OR)]
     return _joined(Or, [branch for branch in branches if branch])
 

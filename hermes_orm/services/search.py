@@ -73,10 +73,9 @@ async def _hits(database: Database, request: SearchRequest) -> tuple[list[Search
     route = first_route(request, database.dialect.search)
     if route is None or not request.limit:
         return [], "empty"
-    one_statement = "context" not in request.keys and not request.offset
     found = await database.read(
         lambda tx: SearchRepository(tx).hits(request, route),
-        scope="statement" if one_statement else "snapshot",
+        scope="snapshot" if request.offset else "statement",
     )
     if database.dialect.indexing.damaged is not None:
         await replace_damaged(database)

@@ -6,12 +6,18 @@ from typing import Any
 
 import pytest
 
-from hermes_orm import SessionDB
+from hermes_orm import SessionDB, database
 from hermes_orm.repositories.search import indexing
 from hermes_orm.rows import StorageProgress
 from tests.contract.finding import found, found_set
 from tests.contract.index_states import Index
 from tests.raw import Raw
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing but the steps of a test indexes anything."""
+    monkeypatch.setattr(database, "FOLLOW_SECONDS", 600)
 
 
 async def needles(db: SessionDB, index: Index) -> None:

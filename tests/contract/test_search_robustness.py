@@ -86,9 +86,7 @@ async def test_a_search_sends_the_same_statements_for_any_number_of_hits(
         sent()
         await db.search_messages(query, limit=limit)
         numbers.append(sent())
-    assert numbers[0] == numbers[1] <= 3
-    await db.search_messages(query, limit=1, fields=("id", "snippet"))
-    assert sent() == numbers[0] - 1
+    assert numbers[0] == numbers[1] <= 2
     await db.search_messages("***")
     assert sent() == 0
 

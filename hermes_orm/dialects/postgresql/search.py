@@ -1,4 +1,9 @@
-"""Search on PostgreSQL: a tsvector per message finds words and pairs of CJK characters."""
+"""Search on PostgreSQL: a tsvector per message finds words and pairs of CJK characters.
+
+Parts of Latin words are found by scan. A trigram index would find them in 0.1 ms of 20, but costs
+too much of each append: measured with a copy of the text in the side table, 480 instead of 190 us
+of the server, and 2.7 kB instead of nothing for a message of 460 bytes.
+"""
 
 from __future__ import annotations
 

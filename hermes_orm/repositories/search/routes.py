@@ -38,7 +38,7 @@ class Route:
         """Return the route to rows that are only counted."""
         if self.gap is not None:
             return self
-        return replace(self, shape=replace(self.shape, shown=Shown.STATE))
+        return replace(self, shape=replace(self.shape, shown=Shown.STATE, has_context=False))
 
     def beside(self, gap: Gap) -> Route:
         """Return the route while a rebuild has still to index the messages of a gap."""
@@ -121,6 +121,7 @@ def _route(
             filters=filters,
             order=request.order,
             shown=Shown.TEXTS if "snippet" in request.keys else Shown.VALUES,
+            has_context="context" in request.keys,
         ),
         {**request.params, **(match or {}), **(condition.params if condition else {})},
         word_snippets if is_by_words else substring_snippets,

@@ -23,7 +23,7 @@ from hermes_orm.repositories.search.indexing import until_now, values_of
 from hermes_orm.repositories.search.request import Order, SearchRequest
 from hermes_orm.repositories.search.routes import SCAN_FOR_INDEX, Route, fallback_route
 from hermes_orm.repositories.search.statements import PLAIN_COLUMNS, Texts, pages
-from hermes_orm.repositories.search.surroundings import CONTEXT, REPEATED
+from hermes_orm.repositories.search.surroundings import CONTEXT_COLUMNS, REPEATED
 from hermes_orm.rows import ContextEntry, SearchHit
 from hermes_orm.search.checks import holds_substrings, holds_words
 from hermes_orm.search.text import context_text, search_columns, whole_text
@@ -37,6 +37,7 @@ _ROLE: Final = _KEYS.index("role")
 _TOOL_NAME: Final = _KEYS.index("tool_name")
 _ACTIVE: Final = _KEYS.index("active")
 _TIMESTAMP: Final = _KEYS.index("timestamp")
+_CONTENT: Final = len(_KEYS)
 
 logger = logging.getLogger("hermes_orm.search")
 
@@ -176,7 +177,7 @@ class SearchRepository(Repository):
     def _holds(self, route: Route, row: Row) -> bool:
         if not route.shape.has_gap:
             return True
-        stored = row[len(_KEYS)]
+        stored = row[_CONTENT]
         is_plain = decode_content(stored) is stored
         return is_plain or holds_substrings(route.tree, _searched(row, route.shape.texts))
 
@@ -190,22 +191,17 @@ class SearchRepository(Repository):
 
     def _shown(self, route: Route, rows: Sequence[Row], keys: Sequence[str]) -> list[SearchHit]:
         """The hits of rows, with their values in the order of the keys."""
-        texts = route.shape.texts
+        texts, has_context = route.shape.texts, route.shape.has_context
         snippet = route.snippets(route.tree) if "snippet" in keys else None
-        contexts = self._contexts(rows) if rows and "context" in keys else {}
         hits = []
         for row in rows:
             values = dict(zip(_KEYS, row, strict=False))
-            values["context"] = contexts.get(row[_ID], [])
+            if has_context:
+                values["context"] = _context(row[-len(CONTEXT_COLUMNS) :])
             if snippet is not None:
                 values["snippet"] = snippet(_searched(row, texts))
             hits.append({key: values[key] for key in keys})
         return cast(list[SearchHit], hits)
-
-    def _contexts(self, rows: Sequence[Row]) -> dict[int, list[ContextEntry]]:
-        """The neighbours of the hits, by the ids of the hits."""
-        ids = id_list(row[_ID] for row in rows)
-        return {row[0]: _context(row[1:]) for row in self.tx.all(CONTEXT, {"ids": ids})}
 
 
 def _context(told: Sequence[Any]) -> list[ContextEntry]:
@@ -219,11 +215,11 @@ def _context(told: Sequence[Any]) -> list[ContextEntry]:
 
 def _searched(row: Row, texts: Texts) -> Sequence[str]:
     """The texts of a row in which its search has looked."""
-    stored, *others = row[len(_KEYS) :]
-    content, name = decode_content(stored), row[_TOOL_NAME]
+    content, name = decode_content(row[_CONTENT]), row[_TOOL_NAME]
     if texts.are_whole:
         return whole_text(content), name or ""
-    return search_columns(content, name, others[0] if others else None, row[_ROLE])
+    calls = row[_CONTENT + 1] if texts.has_calls else None
+    return search_columns(content, name, calls, row[_ROLE])
 
 
 @cache

@@ -28,6 +28,11 @@ from hermes_orm.dialects.search import LIMIT, OFFSET, SearchIndex
 from hermes_orm.dialects.text_condition import TextCondition
 from hermes_orm.models import Message, Session
 from hermes_orm.repositories.search.request import TOOL, UNCOVERED_SOURCES, Order
+from hermes_orm.repositories.search.surroundings import (
+    CONTEXT_COLUMNS,
+    stored_content,
+    with_neighbours,
+)
 from hermes_orm.repositories.sessions.filters import conditions as session_conditions
 from hermes_orm.repositories.sessions.markers import DELEGATE_FROM, config_marker
 from hermes_orm.search.text import INDEXED_CHARACTERS
@@ -69,6 +74,8 @@ class Shape:
     filters: frozenset[str]
     order: Order
     shown: Shown
+    has_context: bool = False
+    """Whether the context is read, too; its columns come last."""
     has_gap: bool = False
     """Whether messages are among them whose texts SQL cannot read: they are to be checked."""
 
@@ -111,8 +118,12 @@ def _pages(shape: Shape) -> tuple[Prepared, ...]:
     rows = found.rows.where(*is_hit)
     shown = _shown_columns(shape)
     if shape.index is SearchIndex.WORDS and shape.order is Order.RELEVANCE:
-        return tuple(map(Prepared, shape.search.ranked(rows, shown)))
-    return (Prepared(_by_time(rows, found.message, shown, shape.order)),)
+        statements = shape.search.ranked(rows, shown)
+    else:
+        statements = (_by_time(rows, found.message, shown, shape.order),)
+    if shape.has_context:
+        statements = tuple(map(with_neighbours, statements))
+    return tuple(map(Prepared, statements))
 
 
 def _by_time(
@@ -140,20 +151,18 @@ def _shown_columns(shape: Shape) -> list[ColumnElement[Any]]:
     columns = list(PLAIN_COLUMNS.values())
     if shape.shown is Shown.STATE:
         return columns[:2]
-    if shape.shown is Shown.VALUES:
-        return columns
-    if shape.texts.are_whole:
-        return [*columns, Message.content]
-    columns.append(stored_content(Message, INDEXED_CHARACTERS))
-    if shape.texts.has_calls:
+    if shape.shown is Shown.TEXTS:
+        columns += _text_columns(shape.texts)
+    return [*columns, *CONTEXT_COLUMNS] if shape.has_context else columns
+
+
+def _text_columns(texts: Texts) -> list[ColumnElement[Any]]:
+    if texts.are_whole:
+        return [Message.content]
+    columns = [stored_content(Message, INDEXED_CHARACTERS)]
+    if texts.has_calls:
         columns.append(leading_text(Message.tool_calls, INDEXED_CHARACTERS))
     return columns
-
-
-def stored_content(message: type[Message], length: int) -> ColumnElement[Any]:
-    """Return stored content: the first `length` characters, or all of what must be decoded."""
-    is_structured = message.content < " "  # or begins with another control character
-    return case((is_structured, message.content), else_=leading_text(message.content, length))
 
 
 def _conditions(filters: frozenset[str], message: type[Message]) -> list[ColumnElement[bool]]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import CTE, ColumnElement, Select, and_, or_, select, tuple_
+from sqlalchemy import CTE, ColumnElement, Select, and_, case, or_, select, tuple_
 from sqlalchemy.orm import aliased
 
 from hermes_orm.dialects import Prepared
-from hermes_orm.dialects.expressions import bound_ids, has_key, unindexed
+from hermes_orm.dialects.expressions import bound_ids, has_key, leading_text, unindexed
 from hermes_orm.models import Message, Session
 from hermes_orm.repositories.lineage.lineage import continued_parent_id
-from hermes_orm.repositories.search.statements import stored_content
 from hermes_orm.search.text import CONTEXT_CHARACTERS
 
 
@@ -66,38 +65,42 @@ def _chains(hit: CTE) -> CTE:
 REPEATED: Final = Prepared(_repeated)
 
 
-def _context() -> Select[Any]:
-    """Select each of `:ids`, and role and stored content of what is before, of it, and after."""
-    hit, before, after = (aliased(Message, name=name) for name in ("hit", "earlier", "later"))
+def stored_content(message: type[Message], length: int) -> ColumnElement[Any]:
+    """Return stored content: the first `length` characters, or all of what must be decoded."""
+    is_structured = message.content < " "  # or begins with another control character
+    return case((is_structured, message.content), else_=leading_text(message.content, length))
 
-    def neighbour(*, is_later: bool) -> ColumnElement[Any]:
-        near = aliased(Message)
-        here, there = tuple_(hit.timestamp, hit.id), tuple_(near.timestamp, near.id)
-        keys = [near.timestamp, near.id] if is_later else [near.timestamp.desc(), near.id.desc()]
-        return (
-            select(near.id)
-            .where(
-                near.session_id == hit.session_id,
-                there > here if is_later else there < here,
-                or_(unindexed(near.active) == 1, near.compacted == 1),
-            )
-            .order_by(*keys)
-            .limit(1)
-            .correlate(hit)
-            .scalar_subquery()
-        )
 
-    shown = (
-        column
-        for message in (before, hit, after)
-        for column in (message.role, stored_content(message, CONTEXT_CHARACTERS))
-    )
+EARLIER: Final = aliased(Message, name="earlier")
+LATER: Final = aliased(Message, name="later")
+
+CONTEXT_COLUMNS: Final = tuple(
+    column
+    for message in (EARLIER, Message, LATER)
+    for column in (message.role, stored_content(message, CONTEXT_CHARACTERS))
+)
+"""Role and stored content of what is before a hit, of it, and after; NULL where nothing is."""
+
+
+def with_neighbours(hits: Select[Any]) -> Select[Any]:
+    """Join messages with those before and after them in time, in their sessions."""
+    hits = hits.outerjoin_from(Message, EARLIER, EARLIER.id == _neighbour(is_later=False))
+    return hits.outerjoin_from(Message, LATER, LATER.id == _neighbour(is_later=True))
+
+
+def _neighbour(*, is_later: bool) -> ColumnElement[Any]:
+    near = aliased(Message)
+    here, there = tuple_(Message.timestamp, Message.id), tuple_(near.timestamp, near.id)
+    keys = [near.timestamp, near.id] if is_later else [near.timestamp.desc(), near.id.desc()]
     return (
-        select(hit.id, *shown)
-        .outerjoin_from(hit, before, before.id == neighbour(is_later=False))
-        .outerjoin_from(hit, after, after.id == neighbour(is_later=True))
-        .where(hit.id.in_(bound_ids("ids")))
+        select(near.id)
+        .where(
+            near.session_id == Message.session_id,
+            there > here if is_later else there < here,
+            or_(unindexed(near.active) == 1, near.compacted == 1),
+        )
+        .order_by(*keys)
+        .limit(1)
+        .correlate(Message)
+        .scalar_subquery()
     )
-
-
-CONTEXT: Final = Prepared(_context)
