@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 from sqlalchemy.exc import SQLAlchemyError
 
 from hermes_orm.arguments import mapping
+from hermes_orm.codec import plain_text
 from hermes_orm.completion import to_completion
 from hermes_orm.database import Database
 from hermes_orm.dialects import Prepared
@@ -162,7 +163,7 @@ async def claim_event_delivery(
     delegation_id = mapping(evt, "evt").get("delegation_id")
     if evt.get("type") != repository.EVENT_TYPE or not delegation_id:
         return ""
-    claim_id = f"{consumer}:{os.getpid()}:{secrets.token_hex(8)}"
+    claim_id = f"{plain_text(consumer)}:{os.getpid()}:{secrets.token_hex(8)}"
     won = await claim_completion_delivery(database, delegation_id, claim_id)
     return claim_id if won else None
 

@@ -40,6 +40,10 @@ class Tables:
             for table, row in found
         )
 
+    def moment(self) -> int:
+        """Return a number that is another one once something was written."""
+        return int(self._connection.moment())
+
     def restore(self) -> None:
         """Put back what was there first, and let row ids go on from there."""
         if self.rows() != self.before:
@@ -70,6 +74,9 @@ class _Sqlite:
             keys = [column[0] for column in cursor.description]
             found += [(table, dict(zip(keys, row, strict=True))) for row in cursor]
         return found
+
+    def moment(self) -> Any:
+        return self._connection.execute("PRAGMA data_version").fetchone()[0]
 
     def restore(self) -> None:
         self._seed.backup(self._connection)
@@ -116,6 +123,11 @@ class _Postgres:
 
     def rows(self) -> list[tuple[str, dict[str, Any]]]:
         return self._connection.execute(self._read).fetchall()
+
+    def moment(self) -> Any:
+        # The next transaction's number: others of the server count as well.
+        row = self._connection.execute("SELECT pg_snapshot_xmax(pg_current_snapshot())").fetchone()
+        return row and row[0]
 
     def restore(self) -> None:
         self._connection.execute(self._restore)

@@ -205,6 +205,7 @@ class SQLiteTransaction(Transaction):
         compiled = self._compiled(statement)
         values = [compiled.values(row) for row in rows]
         if self._driver is None or not Prepared.on_driver:
-            self.connection.exec_driver_sql(compiled.text, values)
+            if values:  # an empty list would be no parameters
+                self.connection.exec_driver_sql(compiled.text, values)
         else:
             self._driver.executemany(compiled.text, values)

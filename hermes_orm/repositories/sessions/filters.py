@@ -130,7 +130,9 @@ class FilterBuilder:
             self.add("nothing") if key is None else self.add(name, **{name: key})
 
     def texts(self, name: str, values: Iterable[str] | None) -> None:
-        """Add a condition on a set of texts, unless it is empty."""
+        """Add a condition on a set of texts, unless it is empty; TypeError for a single one."""
+        if isinstance(values, str):
+            raise TypeError(f"{name} must be a collection of texts such as a list, not one text")
         if values:
             keys = [lookup_key(value) for value in values]
             self.add(name, **{name: text_list(key for key in keys if key is not None)})
