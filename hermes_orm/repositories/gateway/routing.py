@@ -155,8 +155,8 @@ class RoutingRepository(Repository):
 
         Rows without key or entry are left out. Of several with one key the first is kept.
         """
-        given = (_row(*row) for row in rows if row[1] and row[2])
-        first = {row[:2]: row for row in reversed(list(given))}
+        given = [_row(scope, key, text, time) for scope, key, text, time in rows if key and text]
+        first = {row[:2]: row for row in reversed(given)}
         return sum(
             self.tx.run(INSERT_ABSENT, {"rows": row_list(batch)})
             for batch in batches(first.values())
