@@ -246,6 +246,7 @@ SAMPLES: dict[str, Sample] = {
     "export_session": call("s"),
     "export_session_lineage": call("root"),
     "export_all": call(),
+    "iter_export": call(),
     "import_sessions": call(
         [{"id": "imported", "parent_session_id": "s", "messages": [user("x"), assistant("y")]}]
     ),
@@ -280,6 +281,7 @@ SAMPLES: dict[str, Sample] = {
     "get_recent_session_model_route": call("s"),
     "usage_statistics": call(by="day"),
     # Gateway
+    "handoff_watcher_lock": call(),
     "request_handoff": call("s", "telegram"),
     "get_handoff_state": call("handed"),
     "list_pending_handoffs": call(),

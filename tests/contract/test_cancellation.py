@@ -7,7 +7,10 @@ import asyncio
 import functools
 import inspect
 import itertools
-from contextlib import suppress
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,7 @@ import pytest
 
 from hermes_orm import SessionDB
 from tests.contract.samples import SAMPLES, seed
-from tests.contract.steps import cancelled_at
+from tests.contract.steps import awaits_of, cancelled_at
 from tests.contract.tables import Tables
 
 ONE_CONNECTION = """
@@ -24,15 +27,43 @@ database:
 """
 """A connection that is not given back is missed at once."""
 WITHIN = 20.0
-WAITING = {"acquire_session_turn_lease", "flush_token_counts"}
+HELD = """
+SELECT state, query FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle'
+UNION ALL SELECT mode, locktype FROM pg_locks JOIN pg_database ON pg_database.oid = database
+WHERE datname = current_database() AND pid <> pg_backend_pid()
+"""
+ELSEWHERE = {"close", "transaction"}
+"""Tested in test_lifecycle and test_transaction."""
+WAITING = {"acquire_session_turn_lease", "flush_token_counts", "handoff_watcher_lock"}
+
+logger = logging.getLogger(__name__)
 
 
 def operations() -> list[str]:
+    """Return the names of all that is public and does I/O, as the class has them."""
     return [
         name
-        for name, method in inspect.getmembers_static(SessionDB)
-        if inspect.iscoroutinefunction(method) and not name.startswith("__") and name != "close"
+        for name, method in inspect.getmembers_static(SessionDB, inspect.isfunction)
+        if not name.startswith("__") and name not in ELSEWHERE and does_io(method)
     ]
+
+
+def does_io(method: Any) -> bool:
+    returned = str(inspect.signature(method).return_annotation)
+    return inspect.iscoroutinefunction(method) or returned.startswith(("Async", "Awaitable"))
+
+
+async def run(db: Any, name: str) -> Any:
+    """Await the sample of an operation."""
+    sample = SAMPLES[name]
+    answer = getattr(db, name)(*sample.args, **sample.kwargs)
+    if inspect.isawaitable(answer):
+        return await answer
+    if isinstance(answer, AbstractAsyncContextManager):
+        async with answer as entered:
+            return entered
+    return [item async for item in answer]
 
 
 @pytest.fixture
@@ -63,11 +94,10 @@ def test_every_operation_has_a_sample() -> None:
 async def test_undone_with_its_transaction(db: Any, tables: Tables) -> None:
     refused = {}
     for name in filter(SAMPLES.__contains__, operations()):
-        sample = SAMPLES[name]
         with suppress(KeyError):
             async with db.transaction() as unit:
                 try:
-                    await getattr(unit, name)(*sample.args, **sample.kwargs)
+                    await run(unit, name)
                 except RuntimeError as error:
                     refused[name] = str(error)
                 raise KeyError
@@ -78,17 +108,53 @@ async def test_undone_with_its_transaction(db: Any, tables: Tables) -> None:
         assert SAMPLES[name].in_steps or name in WAITING, name
 
 
-async def test_cancelled_anywhere(db: Any, tables: Tables) -> None:
-    awaits = 0
+Choose = Callable[[int], Iterable[int]]
+
+
+def some(awaits: int) -> Iterable[int]:
+    """Choose the first, the middle and the last, behind which a call comes to its end."""
+    return sorted({1, awaits // 2 + 1, max(1, awaits)})
+
+
+def each(awaits: int) -> Iterable[int]:
+    """Count up to what the call comes to, which is not the same each time."""
+    return itertools.count(1)
+
+
+some_or_each = pytest.mark.parametrize("chosen", [some, pytest.param(each, marks=pytest.mark.full)])
+
+
+@some_or_each
+async def test_opening_cancelled_anywhere(
+    location: str, make_location: Callable[..., str], chosen: Choose
+) -> None:
+    """An empty database gets its schema by the first use, or by the next."""
+    driver = location.partition("://")[0] if "://" in location else "sqlite"
+    tasks, threads = asyncio.all_tasks(), own_threads()
+    async with SessionDB(make_location(driver, empty=True)) as db:
+        steps = chosen(await awaits_of(functools.partial(db.get_meta, "k")))
+    for step in steps:
+        async with SessionDB(make_location(driver, empty=True)) as db:
+            is_whole = await cancelled_at(step, functools.partial(db.get_meta, "k"))
+            await db.set_meta("k", str(step))
+            assert await db.get_meta("k") == str(step)
+        assert (asyncio.all_tasks(), own_threads()) == (tasks, threads), step
+        if is_whole:
+            break
+    logger.info("opening: cancelled at %d awaits at most", step)
+
+
+@some_or_each
+async def test_cancelled_anywhere(db: Any, raw: Any, tables: Tables, chosen: Choose) -> None:
+    cancelled, threads = 0, own_threads()
     for name in filter(SAMPLES.__contains__, operations()):
-        sample = SAMPLES[name]
-        call = functools.partial(getattr(db, name), *sample.args, **sample.kwargs)
+        call = functools.partial(run, db, name)
         tasks = asyncio.all_tasks()
-        await call()
+        awaits = await awaits_of(call)
         await works(db)
         after = tables.rows()
         changes = after != tables.before
-        for step in itertools.count(1):
+        for step in chosen(awaits):
             where = f"{name}, cancelled at await {step}"
             if changes:
                 tables.restore()
@@ -100,12 +166,21 @@ async def test_cancelled_anywhere(db: Any, tables: Tables) -> None:
                 error.add_note(where)
                 raise
             assert asyncio.all_tasks() == tasks, where
-            if (changes or is_whole) and not sample.in_steps:
+            assert own_threads() == threads, where
+            if (changes or is_whole) and not SAMPLES[name].in_steps:
                 found = tables.rows()
                 difference = set(found) ^ set(after)
                 assert not difference or (found == tables.before and not is_whole), where
             if is_whole:
                 break
-        awaits += step - 1
+            cancelled += 1
         tables.restore()
-    assert awaits > len(SAMPLES)
+    assert cancelled > len(SAMPLES)
+    logger.info("cancelled at %d awaits", cancelled)
+    if raw.is_postgres:
+        assert await raw.fetch(HELD) == []
+
+
+def own_threads() -> set[threading.Thread]:
+    """Return the threads other than those of the loop's executor, which stay."""
+    return {thread for thread in threading.enumerate() if not thread.name.startswith("asyncio_")}
