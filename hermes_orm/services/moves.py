@@ -108,7 +108,8 @@ def _value(column: Column[Any], value: Any) -> Any:
         found: Any = session_text(value)
     elif kind is int:
         found = encode_integer(value)
-        if found not in _SMALL and not isinstance(column.type, BigInteger):
+        # None is no number, and a range looks for it among all of its numbers.
+        if found is not None and found not in _SMALL and not isinstance(column.type, BigInteger):
             found = None
     else:
         found = float(value) if isinstance(value, int | float) and kind is float else None
