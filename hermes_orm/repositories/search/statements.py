@@ -156,10 +156,10 @@ def _shown_columns(shape: Shape) -> list[ColumnElement[Any]]:
     return [*columns, *CONTEXT_COLUMNS] if shape.has_context else columns
 
 
-def _text_columns(texts: Texts) -> list[ColumnElement[Any]]:
+def _text_columns(texts: Texts) -> list[Any]:
     if texts.are_whole:
         return [Message.content]
-    columns = [stored_content(Message, INDEXED_CHARACTERS)]
+    columns: list[Any] = [stored_content(Message, INDEXED_CHARACTERS)]
     if texts.has_calls:
         columns.append(leading_text(Message.tool_calls, INDEXED_CHARACTERS))
     return columns

@@ -74,7 +74,7 @@ def stored_content(message: type[Message], length: int) -> ColumnElement[Any]:
 EARLIER: Final = aliased(Message, name="earlier")
 LATER: Final = aliased(Message, name="later")
 
-CONTEXT_COLUMNS: Final = tuple(
+CONTEXT_COLUMNS: Final[tuple[Any, ...]] = tuple(
     column
     for message in (EARLIER, Message, LATER)
     for column in (message.role, stored_content(message, CONTEXT_CHARACTERS))
