@@ -167,6 +167,9 @@ async def work(db: Any) -> None:
     await db.end_session("new", "completed")
     listed = [row["id"] for row in await db.list_sessions_rich()]
     assert {"new", "s-cli-0002"} <= set(listed)
+    exported = {session["id"]: session for session in await db.export_all()}
+    assert len(exported["new"]["messages"]) == 2 * len(NEW_MESSAGES)
+    assert exported["s-cli-0002"]["messages"][-1]["content"] == "Summary: the cistern."
 
 
 async def test_repairs_of_odd_files(historic_stores: Path, tmp_path: Path) -> None:
