@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Final
 
 from hermes_orm import clock
@@ -30,7 +30,10 @@ class Tombstones:
         for session_id in session_ids:
             self._buried.pop(session_id, None)
             self._buried[session_id] = now
-        surplus = max(0, len(self._buried) - LIMIT)
+        over = takewhile(
+            lambda at: at is not None and now - at >= KEPT_SECONDS, self._buried.values()
+        )
+        surplus = max(sum(1 for _ in over), len(self._buried) - LIMIT)
         for session_id in list(islice(self._buried, surplus)):
             del self._buried[session_id]
 

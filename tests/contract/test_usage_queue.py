@@ -287,6 +287,11 @@ async def test_tombstones_are_forgotten(db: Any, clock: Any, monkeypatch: Any) -
     tombstones.bury(["b"])
     clock.time += 2
     assert "a" not in tombstones and "b" in tombstones
+    tombstones.bury(["old"])
+    clock.time += 3600
+    tombstones.bury(["new"])
+    assert list(tombstones._buried) == ["new"], "nobody has asked for the others"
+    tombstones.bury("b")
     monkeypatch.setattr("hermes_orm.tombstones.LIMIT", 2)
     tombstones.bury("cd")
     assert [key for key in "abcd" if key in tombstones] == ["c", "d"]
