@@ -31,7 +31,8 @@ def back_up(path: Path, to: Path | None, share: Callable[[int, int], None]) -> P
         _copy(path, partial, share)
         partial.rename(target)
     except BaseException:
-        partial.unlink(missing_ok=True)
+        for suffix in ("", *files.SIDECARS, "-journal"):
+            partial.with_name(partial.name + suffix).unlink(missing_ok=True)
         raise
     return target
 
