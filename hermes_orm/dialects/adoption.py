@@ -6,6 +6,9 @@ from typing import Literal
 
 from sqlalchemy import Connection
 
+HASTY = "hermes_hasty"
+"""Set in the `info` of a connection to a large file that somebody waits for."""
+
 SearchState = Literal["kept", "rebuilt", "queued", "unavailable"]
 
 

@@ -17,6 +17,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.util import CommandError
 from sqlalchemy.schema import CreateColumn
 
+from hermes_orm.dialects.adoption import HASTY
 from hermes_orm.dialects.migrating import connection_of, frozen_ddl
 
 logger = logging.getLogger("hermes_orm.migrations")
@@ -26,9 +27,6 @@ INTEGER = sa.Integer()
 BIGINT = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 DOUBLE: Any = sa.Double().with_variant(sa.REAL(), "sqlite")
 BYTES = sa.LargeBinary()
-
-HASTY = "hermes_hasty"
-"""Set in the `info` of a connection to a large file that somebody waits for."""
 
 BATCH = 100
 """Rows that a data step holds in memory at a time."""

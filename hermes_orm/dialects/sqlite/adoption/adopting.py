@@ -8,10 +8,9 @@ from typing import Any
 
 from sqlalchemy import Connection, insert
 
-from hermes_orm.dialects.adoption import Adoption, AdoptionReport, SearchState
+from hermes_orm.dialects.adoption import HASTY, Adoption, AdoptionReport, SearchState
 from hermes_orm.dialects.creation import create_tables
 from hermes_orm.dialects.indexing import CJK_REBUILD, REBUILD, clear_rebuild
-from hermes_orm.dialects.revising import HASTY
 from hermes_orm.dialects.sqlite import ddl, search_upkeep
 from hermes_orm.dialects.sqlite.adoption import census
 from hermes_orm.dialects.sqlite.adoption.fingerprint import STAMP_TABLE, Findings, objects
