@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, text
@@ -167,7 +167,7 @@ class PostgreSQLTransport(Transport):
             )
         engine = new_engine(self._options, set())
         try:
-            async with engine.connect() as connection:
+            async with aclosing(await self.translated(engine.connect())) as connection:
                 held = await self.translated(connection.scalar(TRY_LOCK, {"purpose": purpose}))
                 yield bool(held)  # it ends with the connection
         finally:
