@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 
 from hermes_orm import SessionDB
 from hermes_orm.errors import StoreError
@@ -272,6 +272,7 @@ def test_no_argument_breaks_an_operation(
             max_examples=inputs,
             derandomize=inputs < 1_000,
             database=None,
+            phases=[Phase.generate],  # calls are small as they are
             deadline=None,
             suppress_health_check=list(HealthCheck),
         )
