@@ -99,7 +99,8 @@ def _message(dialect: Dialect, given: Mapping[str, Any], session_id: str) -> Map
 
 def _row(table: Table, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row with all columns of a table; values that a column cannot hold are none."""
-    return {column.name: _value(column, given.get(column.name)) for column in table.columns}
+    row = mapping(given, f"a row of {table.name}")
+    return {column.name: _value(column, row.get(column.name)) for column in table.columns}
 
 
 def _value(column: Column[Any], value: Any) -> Any:

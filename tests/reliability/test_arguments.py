@@ -61,6 +61,9 @@ FOUND: list[tuple[str, str, tuple[Any, ...], str]] = [
     ("record_delegation_completion", "evt", (), "'s'"),  # AttributeError
     ("replace_gateway_routing_entries", "entries", (), "5"),
     ("backfill_repo_roots", "cwd_to_root", (), "5"),
+    ("relabel_telegram_topic_rows", "rows", (0,), "dict of text"),  # KeyError
+    ("relabel_telegram_topic_rows", "rows", (0,), "5"),
+    ("import_moved_session", "payload", ("messages", 3), "'s'"),
     ("import_moved_session", "payload", ("messages", 3, "content"), "inf"),
     ("import_moved_session", "payload", ("messages", 3, "compacted"), "9007199254740993"),
     ("restore_compression_failure_cooldown_row", "snapshot", (), "5"),

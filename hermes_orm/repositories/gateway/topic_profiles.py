@@ -8,6 +8,7 @@ from typing import Any, Final
 from sqlalchemy import ClauseElement, ColumnElement, and_, delete, exists, not_, select, update
 from sqlalchemy.orm import aliased
 
+from hermes_orm.arguments import mapping
 from hermes_orm.dialects import Prepared
 from hermes_orm.dialects.bound_rows import bound_rows, row_list
 from hermes_orm.dialects.expressions import bound_texts, insert_from, text_list
@@ -132,7 +133,10 @@ class TopicProfileRepository(TopicTableRepository):
             "mode_rows_relabelled": 0,
         }
         self.mend()
-        wanted = {(lookup_key(row["chat_id"]), lookup_key(row["thread_id"])) for row in rows}
+        given_rows = [mapping(row, "a row") for row in rows]
+        wanted = {
+            (lookup_key(r.get("chat_id")), lookup_key(r.get("thread_id"))) for r in given_rows
+        }
         moves = [
             (topic["chat_id"], topic["thread_id"], topic["key_profile"])
             for topic in self.find_profile_less_telegram_topic_rows()
