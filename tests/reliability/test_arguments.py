@@ -75,6 +75,8 @@ FOUND: list[tuple[str, str, tuple[Any, ...], str]] = [
     ("delete_session", "sessions_dir", (), "half a character"),  # after the deletion
     ("claim_event_delivery", "consumer", (), "deep list"),
     ("search_sessions_by_id", "sources", (), "1 MB"),  # taken for a million sources
+    ("key_profiles_for_chat", "platform", (), "60,000 characters"),  # pattern too complex
+    ("gateway_routing_entry_for_session", "session_id", (), "60,000 characters"),
     ("rewind_to_message", "session_id", (), "1 MB"),  # all of it in the error
     ("append_message", "session_id", (), "1 MB"),
 ]

@@ -46,7 +46,7 @@ from hermes_orm.repositories.gateway.rows import is_blank
 from hermes_orm.repositories.gateway.topic_tables import TopicModel, TopicTableRepository
 from hermes_orm.repositories.retention.deletion import chunks
 from hermes_orm.repositories.sessions.keys import DEFAULT_PROFILE, session_key_profile
-from hermes_orm.session_text import escape_like, lookup_key, session_text
+from hermes_orm.session_text import MAX_KEY_BYTES, escape_like, lookup_key, session_text
 
 OPEN_OBLIGATIONS: Final = ("pending", "attempting", "failed")
 ABANDONED: Final = "abandoned"
@@ -268,7 +268,7 @@ class ProfileRepository(TopicTableRepository):
     def key_profiles_for_chat(self, platform: str, chat_id: str | int) -> set[str]:
         """Return the profiles that have a session key of this chat on this platform."""
         name, chat = lookup_key(platform), lookup_key(chat_id)
-        if not name or not chat:
+        if not name or not chat or len(name) + len(chat) > MAX_KEY_BYTES:  # no key is as long
             return set()
         needles = {"platform": escape_like(f":{name}:"), "chat": escape_like(f":{chat}")}
         keys = (row[0] for row in self.tx.all(KEYS_WITH, needles))

@@ -19,7 +19,7 @@ from hermes_orm.models import GatewayRouting
 from hermes_orm.models.base import TEXT
 from hermes_orm.repositories.base import Repository
 from hermes_orm.rows import JsonObject
-from hermes_orm.session_text import escape_like, lookup_key, session_text, stored_key
+from hermes_orm.session_text import MAX_KEY_BYTES, escape_like, lookup_key, session_text, stored_key
 
 T = TypeVar("T")
 
@@ -165,7 +165,7 @@ class RoutingRepository(Repository):
     def gateway_routing_entry_for_session(self, session_id: str) -> JsonObject | None:
         """Return the latest entry of any scope that names the session; None when there is none."""
         key = lookup_key(session_id or None)
-        if key is None:
+        if key is None or len(key) > MAX_KEY_BYTES:  # no id is as long
             return None
         spelt = {
             style: escape_like(json.dumps(key, ensure_ascii=style == "ascii")[1:-1])
