@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from sqlalchemy import BigInteger, Column, Table
 
 from hermes_orm import clock
-from hermes_orm.arguments import mapping
+from hermes_orm.arguments import finite_number, mapping
 from hermes_orm.codec import (
     decode_api_content,
     decode_content,
@@ -113,8 +113,15 @@ def _value(column: Column[Any], value: Any) -> Any:
         if found is not None and found not in _SMALL and not isinstance(column.type, BigInteger):
             found = None
     else:
-        found = float(value) if isinstance(value, int | float) and kind is float else None
+        found = _finite(value)
     return _default(column) if found is None and not column.nullable else found
+
+
+def _finite(value: Any) -> float | None:
+    try:
+        return finite_number(value, "a number")
+    except (TypeError, ValueError):
+        return None
 
 
 def _default(column: Column[Any]) -> Any:

@@ -27,7 +27,8 @@ START = 1767225600.0
 WITHIN = 20.0
 LONGEST = 5_000
 BYSTANDER = "bystander"
-ADDRESS = re.compile(" at 0x[0-9a-f]+")
+ADDRESS = re.compile(" at 0x[0-9a-f]+|(?<=hash=')[0-9a-f]{64}|(?<==)-(?=0.0$)")
+"""What differs between texts and hashes of equal things, and what SQLite makes of -0.0."""
 MEASURED = {"vacuum", "optimize_fts_storage", "claim_event_delivery"}
 """Operations whose results are measurements of a database, or chance."""
 RAISING = {
@@ -41,7 +42,10 @@ RAISING = {
 """Other errors that an operation documents."""
 SWEEPING = {"backfill_null_session_profiles"}
 """Operations on all sessions that a filter does not leave out."""
-SHOWN = {"session_id", "source", "title", "platform"}
+SHOWN = {
+    *("session_id", "parent_session_id", "child_session_id", "source", "title", "platform"),
+    *("old_name", "new_name"),
+}
 """Names and ids, which errors may name."""
 
 
@@ -75,6 +79,12 @@ FOUND: list[tuple[str, str, tuple[Any, ...], str]] = [
     ("delete_session", "sessions_dir", (), "half a character"),  # after the deletion
     ("claim_event_delivery", "consumer", (), "deep list"),
     ("search_sessions_by_id", "sources", (), "1 MB"),  # taken for a million sources
+    ("insert_gateway_routing_rows_if_absent", "rows", (0, 3), "'1e400'"),  # malformed JSON
+    ("list_cron_job_runs", "job_id", (), "deep list"),
+    ("import_moved_session", "payload", ("session", "last_activity_at"), "nan"),
+    ("record_delegation_dispatch", "task", ("goal",), "deep dict"),
+    ("rekey_profile_state", "old_name", (), "1 MB"),
+    ("rekey_profile_state", "new_name", (), "1 MB"),
     ("key_profiles_for_chat", "platform", (), "60,000 characters"),  # pattern too complex
     ("gateway_routing_entry_for_session", "session_id", (), "60,000 characters"),
     ("rewind_to_message", "session_id", (), "1 MB"),  # all of it in the error

@@ -108,7 +108,10 @@ def task_json(task: Mapping[str, Any]) -> str:
 
 def encoded(value: object) -> str:
     """Return a value as JSON text; what JSON cannot hold, as its `str()`."""
-    return json.dumps(value, default=str)
+    try:
+        return json.dumps(value, default=str)
+    except RecursionError:
+        raise ValueError("a value is nested too deep to be JSON: flatten it") from None
 
 
 def delegation_key(delegation_id: object) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from hermes_orm.codec import plain_text
 from hermes_orm.repositories.base import Repository
 from hermes_orm.repositories.listing.listing import ListingRepository, page_of
 from hermes_orm.repositories.sessions.filters import FilterBuilder
@@ -23,7 +24,7 @@ class CronRunRepository(Repository):
 
         Archived and hidden ones are among them. No or a negative limit: all of them.
         """
-        prefix, wanted = lookup_key(f"cron_{job_id}_"), FilterBuilder()
+        prefix, wanted = lookup_key(f"cron_{plain_text(job_id)}_"), FilterBuilder()
         wanted.text("source", SOURCE)
         if prefix is None:
             wanted.add("nothing")

@@ -41,7 +41,7 @@ from hermes_orm.repositories.gateway.namespaces import in_namespace, move, moved
 from hermes_orm.repositories.gateway.routing import decoded_entry
 from hermes_orm.repositories.gateway.topic_tables import TopicTableRepository
 from hermes_orm.rows import JsonObject
-from hermes_orm.session_text import escape_like, session_text
+from hermes_orm.session_text import escape_like, indexed_text
 
 CHUNK: Final = 1_000
 NEEDLES: Final = ("ascii_name", "name", "ascii_namespace", "namespace")
@@ -179,7 +179,8 @@ class RenamingRepository(TopicTableRepository):
         the new name has routing entries under the keys to be, or Telegram topics. Counters go on
         under the new keys from the larger value; those of conversations stay under the old, too.
         """
-        old, new = ((session_text(name) or "").strip() for name in (old_name, new_name))
+        names = (indexed_text(name, "profile name") for name in (old_name, new_name))
+        old, new = ((name or "").strip() for name in names)
         if not old or not new or old == new:
             return {}
         change: dict[str, Any] = {"old": old, "new": new, **move(old, new)}

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar, cast
 from sqlalchemy import BigInteger, ClauseElement, bindparam, delete, select, tuple_
 
 from hermes_orm import clock
-from hermes_orm.arguments import mapping, real_number
+from hermes_orm.arguments import finite_number, mapping, real_number
 from hermes_orm.dialects import Prepared
 from hermes_orm.dialects.bound_rows import bound_rows, insert_rows, row_list
 from hermes_orm.dialects.expressions import bound_texts, text_list, upsert
@@ -195,4 +195,5 @@ def _row(
     scope: str, session_key: str, entry_json: str, updated_at: float
 ) -> tuple[str, str, str, float]:
     key, entry = stored_key(session_key, "session key"), session_text(entry_json) or ""
-    return stored_key(scope, "scope"), key, entry, real_number(updated_at, "updated_at")
+    updated_at = finite_number(real_number(updated_at, "updated_at"), "updated_at")
+    return stored_key(scope, "scope"), key, entry, updated_at
