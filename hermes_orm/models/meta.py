@@ -12,6 +12,9 @@ HEAD_REVISION = "0031"
 SCHEMA_VERSION = 31
 """Number in `schema_version` at that revision: what other programs read."""
 
+COPY_MARK = "hermes_copy_source"
+"""Key of `state_meta` in an unfinished copy, which may lack references: what it is a copy of."""
+
 
 class SchemaVersion(Base):
     """The single row with the schema number that other programs read."""

@@ -22,10 +22,10 @@ from hermes_orm.errors import CopyError
 from hermes_orm.home import hermes_home
 from hermes_orm.location import Location, SqliteLocation, locate
 from hermes_orm.models import StateMeta
+from hermes_orm.models.meta import COPY_MARK
 from hermes_orm.models.own import OWN_TABLES
 from hermes_orm.portability.hashing import Digest
 from hermes_orm.portability.tables import (
-    COPY_MARK,
     KEYS_LEFT,
     PATIENCE,
     Carried,

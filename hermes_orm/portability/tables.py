@@ -27,6 +27,7 @@ from hermes_orm.dialects.base import Row, Transaction
 from hermes_orm.dialects.bulk import Bulk
 from hermes_orm.dialects.transport import Transport
 from hermes_orm.models import Base, SchemaVersion, StateMeta
+from hermes_orm.models.meta import COPY_MARK
 from hermes_orm.models.own import OWN_TABLES
 from hermes_orm.portability.values import Conversion
 
@@ -36,8 +37,6 @@ LARGE_BYTES: Final = 4_000_000
 MOST_ROWS: Final = 2000
 FIRST_ROWS: Final = 200
 
-COPY_MARK: Final = "hermes_copy_source"
-"""Key of an unfinished copy's `state_meta`: what it is a copy of."""
 INDEX_KEYS: Final = (
     "fts_storage_version",
     "fts_optimize_available",

@@ -4,7 +4,9 @@ A new operation needs a line here. The call must succeed and, if the operation w
 something; what it needs to be there belongs into `seed`.
 """
 
+import inspect
 import queue
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +22,16 @@ REPLY = {
     "thread_id": None,
     "content": "hi",
 }
+
+
+async def completed(made: Any) -> Any:
+    """Return what comes of a call: awaited, read to its end, or entered and left."""
+    if inspect.isawaitable(made):
+        return await made
+    if isinstance(made, AbstractAsyncContextManager):
+        async with made as entered:
+            return entered
+    return [part async for part in made]
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,14 @@ import itertools
 import logging
 import threading
 from collections.abc import Callable, Iterable
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hermes_orm import SessionDB
-from tests.contract.samples import SAMPLES, seed
+from tests.contract.samples import SAMPLES, completed, seed
 from tests.contract.steps import awaits_of, cancelled_at
 from tests.contract.tables import Tables
 
@@ -57,13 +57,7 @@ def does_io(method: Any) -> bool:
 async def run(db: Any, name: str) -> Any:
     """Await the sample of an operation."""
     sample = SAMPLES[name]
-    answer = getattr(db, name)(*sample.args, **sample.kwargs)
-    if inspect.isawaitable(answer):
-        return await answer
-    if isinstance(answer, AbstractAsyncContextManager):
-        async with answer as entered:
-            return entered
-    return [item async for item in answer]
+    return await completed(getattr(db, name)(*sample.args, **sample.kwargs))
 
 
 @pytest.fixture

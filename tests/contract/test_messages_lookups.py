@@ -73,7 +73,7 @@ async def test_scalars_of_odd_types(db: Any, session: str) -> None:
     assert await db.has_platform_message_id(session, "p\ud800")
     await db.append_message(session, "user", "x", platform_message_id=7)
     assert await db.has_platform_message_id(session, 7)
-    with pytest.raises(ValueError, match="int"):
+    with pytest.raises(ValueError, match="row_id must be a whole number"):
         await db.get_message_role(session, "garbage")
     assert await db.get_message_role(session, 2**70) is None
     assert await db.get_message_role("other", row_id) is None

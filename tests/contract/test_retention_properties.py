@@ -78,7 +78,7 @@ class World:
     def matches(self, name: str, wanted: Row) -> bool:
         row = self.told[name]
         start, last = self.ago(row["age"]), self.last[name]
-        title, cwd = (row["title"] or "").lower(), row["cwd"] or ""
+        title, cwd = (row["title"] or "").lower(), row["cwd"] or "nowhere"
         cost = row["actual_cost_usd"]
         cost = (row["estimated_cost_usd"] or 0) if cost is None else cost
         holds: dict[str, Callable[[Any], bool]] = {

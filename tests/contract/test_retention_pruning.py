@@ -81,7 +81,7 @@ async def test_start_replaces_the_age(
         ({"max_tokens": 1.5}, ValueError, "max_tokens must be a whole number; 1.5 was given"),
         ({"max_cost": float("nan")}, ValueError, "max_cost must be a finite number"),
         ({"archived": "no"}, TypeError, "archived must be True or False, not str"),
-        ({"archived": 2}, ValueError, "archived must be True or False; 2 was given"),
+        ({"archived": 2}, ValueError, "archived must be True or False, and not"),
         ({"include_pinned": "yes"}, TypeError, "include_pinned must be True or False, not str"),
     ]
     for filters, kind, text in wrong:

@@ -16,8 +16,8 @@ from hermes_orm import CopyError, SessionDB
 from hermes_orm.cli import app
 from hermes_orm.dialects.inspection import findings_of
 from hermes_orm.location import locate
+from hermes_orm.models.meta import COPY_MARK
 from hermes_orm.portability.copying import copy_database
-from hermes_orm.portability.tables import COPY_MARK
 from tests.conftest import DRIVERS
 from tests.portability.worlds import fill, first_use, stored
 from tests.raw import Raw

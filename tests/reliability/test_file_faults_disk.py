@@ -20,7 +20,7 @@ import pytest
 
 from hermes_orm import SessionDB, classify_persistence_error
 from hermes_orm.dialects.sqlite import driver, engine
-from tests.contract.samples import SAMPLES, seed
+from tests.contract.samples import SAMPLES, completed, seed
 from tests.contract.tables import Tables
 
 ROOT = Path(__file__).parents[2]
@@ -144,7 +144,7 @@ async def test_io_error_during_any_operation(failing: tuple[Any, Tables], some: 
         sample = SAMPLES[name]
         call = functools.partial(getattr(db, name), *sample.args, **sample.kwargs)
         Failing.count = 0
-        await call()
+        await completed(call())
         await db.flush_token_counts()
         number, after = Failing.count, tables.rows()
         where = chance.sample(range(number), min(1, number)) if some else range(number)
@@ -153,7 +153,7 @@ async def test_io_error_during_any_operation(failing: tuple[Any, Tables], some: 
             Failing.left = point
             error = None
             try:
-                await call()
+                await completed(call())
                 await db.flush_token_counts()
             except Exception as raised:  # noqa: BLE001  (judged below)
                 error = raised

@@ -25,7 +25,7 @@ from hermes_orm import (
 from hermes_orm.config import load_settings
 from hermes_orm.dialects.prepared import Prepared
 from tests.cli.commands import run
-from tests.contract.samples import SAMPLES, seed
+from tests.contract.samples import SAMPLES, completed, seed
 from tests.contract.tables import Tables
 from tests.postgres_server import PostgresServer
 from tests.reliability.odd_values import operations, parameters, places, replaced, sample
@@ -171,8 +171,7 @@ async def test_no_statement_holds_what_a_caller_gave(
     for name, method in operations().items():
         for arguments in marked(name, method):
             with suppress(TypeError, ValueError, RuntimeError, sqlite3.IntegrityError):
-                made = getattr(db, name)(**arguments)
-                _ = [part async for part in made] if inspect.isasyncgen(made) else await made
+                await completed(getattr(db, name)(**arguments))
             if tables.moment() != moment:
                 await db.flush_token_counts()
                 tables.restore()
@@ -205,8 +204,7 @@ async def test_a_read_only_store_writes_nothing(
     for name, method in operations().items():
         for arguments in attempts(name, method):
             with suppress(ReadOnlyStoreError, TypeError, ValueError):
-                made = getattr(reader, name)(**arguments)
-                _ = [part async for part in made] if inspect.isasyncgen(made) else await made
+                await completed(getattr(reader, name)(**arguments))
     for name in SAMPLES.keys() - operations().keys():  # those without arguments
         if inspect.iscoroutinefunction(getattr(reader, name)):
             with suppress(ReadOnlyStoreError):

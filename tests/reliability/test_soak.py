@@ -62,7 +62,7 @@ async def test_nothing_grows(
     assert warm and last
     assert last.tasks == warm.tasks
     assert last.threads <= warm.threads
-    assert last.files <= warm.files
+    assert last.files <= warm.files + 1  # the second reader opens when it is needed
     assert last.connections <= warm.connections
     assert last.statements <= warm.statements + 10
     assert last.prepared <= warm.prepared + POOL_SIZE * 10

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
-from sqlalchemy import Connection, ForeignKeyConstraint, text
+from sqlalchemy import Connection, ForeignKeyConstraint, select, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.schema import AddConstraint
 
 from hermes_orm.errors import SchemaError
-from hermes_orm.models import Base
+from hermes_orm.models import Base, StateMeta
+from hermes_orm.models.meta import COPY_MARK
 
 logger = logging.getLogger("hermes_orm.postgresql")
 
@@ -40,6 +41,7 @@ _MISSING = text(f"""
     ) AS keys (name)
     ORDER BY 1, 2
 """)
+_COPY = select(StateMeta.value).where(StateMeta.key == COPY_MARK)
 
 
 class Missing(NamedTuple):
@@ -62,7 +64,10 @@ class Missing(NamedTuple):
 
 
 def missing(connection: Connection) -> Missing:
-    """Return what the models describe and the current schema lacks; one query."""
+    """Return what the models describe and the current schema lacks; mostly one query.
+
+    An unfinished copy is to lack references: whoever completes it makes them.
+    """
     tables = Base.metadata.sorted_tables
     rows = connection.execute(
         _MISSING,
@@ -75,6 +80,8 @@ def missing(connection: Connection) -> Missing:
     columns, indexes, references = (
         tuple(row[1] for row in rows if row[0] == kind) for kind in ("column", "index", "reference")
     )
+    if references and not columns and connection.scalar(_COPY) is not None:
+        references = ()
     return Missing(columns, indexes, references)
 
 
@@ -106,7 +113,10 @@ def _references() -> dict[str, ForeignKeyConstraint]:
 
 def _add_reference(connection: Connection, name: str) -> None:
     key = _references()[name]
-    declared = str(AddConstraint(key).compile(dialect=connection.dialect))
+    adding = AddConstraint(
+        key, isolate_from_table=False
+    )  # else no table is created with it any more
+    declared = str(adding.compile(dialect=connection.dialect))
     connection.exec_driver_sql(f"{declared} NOT VALID")
     try:
         with connection.begin_nested():

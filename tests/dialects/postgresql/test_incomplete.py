@@ -27,7 +27,9 @@ def location(request: pytest.FixtureRequest, make_location: Callable[..., str]) 
     return make_location(request.param)
 
 
-async def test_missing_indexes_and_references_are_repaired_at_opening(location: str) -> None:
+async def test_missing_indexes_and_references_are_repaired_at_opening(
+    location: str, make_location: Callable[..., str]
+) -> None:
     raw, before = Raw(location), await catalogue(location)
     for statement in LOST:
         await raw.execute(statement)
@@ -39,6 +41,10 @@ async def test_missing_indexes_and_references_are_repaired_at_opening(location: 
         assert titles == {"a": "T", "b": "T #2"}
     assert differences(await catalogue(location), before) == []
     assert await raw.fetch("SELECT 1 FROM pg_index WHERE NOT indisvalid") == []
+    another = make_location("postgresql+asyncpg", empty=True)  # created after a repair
+    async with SessionDB(another) as db:
+        await db.session_count()
+    assert differences(await catalogue(another), before) == []
 
 
 async def test_reference_that_rows_break_holds_for_new_rows(location: str) -> None:
