@@ -113,9 +113,8 @@ def _references() -> dict[str, ForeignKeyConstraint]:
 
 def _add_reference(connection: Connection, name: str) -> None:
     key = _references()[name]
-    adding = AddConstraint(
-        key, isolate_from_table=False
-    )  # else no table is created with it any more
+    # Isolated, it would be left out of each table that is created from then on.
+    adding = AddConstraint(key, isolate_from_table=False)
     declared = str(adding.compile(dialect=connection.dialect))
     connection.exec_driver_sql(f"{declared} NOT VALID")
     try:
