@@ -8,6 +8,7 @@ import contextlib
 import itertools
 import os
 import shutil
+import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,6 +24,8 @@ from tests.raw import Raw
 
 pytest_plugins = ["tests.foreign"]
 
+NOBODY = 65534
+"""An unprivileged user of every system."""
 DRIVERS = ["sqlite", "postgresql+asyncpg", "postgresql+psycopg"]
 HISTORIC_STORES = "HERMES_ORM_HISTORIC_STORES"
 NO_HISTORIC_STORES = f"{HISTORIC_STORES} does not name the folder of stores of earlier releases"
@@ -199,6 +202,25 @@ def hermes_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home = tmp_path / "home"
     monkeypatch.setenv("HERMES_HOME", str(home))
     return home
+
+
+@pytest.fixture
+def unprivileged(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of its own for a user to whom permissions apply, as whom the test runs."""
+    folder = Path(tempfile.mkdtemp(prefix="hermes-orm-"))
+    uid = os.geteuid()
+    if uid == 0:
+        os.chown(folder, NOBODY, -1)
+        os.seteuid(NOBODY)
+    monkeypatch.setenv("HERMES_HOME", str(folder / "home"))
+    (folder / "home").mkdir()
+    try:
+        yield folder
+    finally:
+        os.seteuid(uid)
+        for name in [folder, *folder.rglob("*")]:
+            name.chmod(0o700)
+        shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="session")

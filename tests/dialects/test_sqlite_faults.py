@@ -18,14 +18,14 @@ import pytest
 from hermes_orm import SessionDB, classify_persistence_error, is_disk_full_error
 from hermes_orm.database import Transaction
 from hermes_orm.dialects.sqlite import driver
+from tests.journal import use_journal
 
 
 @pytest.fixture(params=["delete", "wal"])
 def path(request: pytest.FixtureRequest, make_location: Callable[..., str]) -> Path:
     """A store's file in either journal mode."""
     path = Path(make_location("sqlite"))
-    with closing(driver.module().connect(str(path))) as connection:
-        connection.execute(f"PRAGMA journal_mode={request.param}")
+    use_journal(path, request.param)
     return path
 
 
@@ -180,8 +180,7 @@ async def test_reopening_takes_everybody_along(path: Path) -> None:
 
 async def test_readers_do_not_pin_the_wal(make_location: Callable[..., str]) -> None:  # L8
     path = Path(make_location("sqlite"))
-    with closing(driver.module().connect(str(path))) as connection:
-        connection.execute("PRAGMA journal_mode=wal")
+    use_journal(path, "wal")
     async with SessionDB(path) as db:
         await db.create_session("s", "cli")
         for _ in range(200):

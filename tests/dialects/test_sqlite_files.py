@@ -9,8 +9,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -27,8 +26,7 @@ from hermes_orm import (
 )
 from hermes_orm.dialects.sqlite import driver, files, quarantine
 from hermes_orm.errors import DatabaseFileError
-
-NOBODY = 65534
+from tests.journal import use_journal
 
 TRY_LOCK = """
 import sys
@@ -60,8 +58,7 @@ def names(folder: Path) -> set[str]:
 def path(request: pytest.FixtureRequest, make_location: Callable[..., str]) -> Path:
     """A store's file in either journal mode."""
     path = Path(make_location("sqlite"))
-    with closing(driver.module().connect(str(path))) as connection:
-        connection.execute(f"PRAGMA journal_mode={request.param}")
+    use_journal(path, request.param)
     return path
 
 
@@ -257,33 +254,13 @@ async def test_moved_during_a_unit(path: Path) -> None:
         assert await db.message_count("s") == 0
 
 
-@pytest.fixture
-def unprivileged(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder of its own for a user to whom permissions apply, as whom the test runs."""
-    folder = Path(tempfile.mkdtemp(prefix="hermes-orm-"))
-    uid = os.geteuid()
-    if uid == 0:
-        os.chown(folder, NOBODY, -1)
-        os.seteuid(NOBODY)
-    monkeypatch.setenv("HERMES_HOME", str(folder / "home"))
-    (folder / "home").mkdir()
-    try:
-        yield folder
-    finally:
-        os.seteuid(uid)
-        for name in [folder, *folder.rglob("*")]:
-            name.chmod(0o700)
-        shutil.rmtree(folder)
-
-
 @pytest.mark.parametrize("journal", ["delete", "wal"])
 async def test_read_only_files(unprivileged: Path, journal: str) -> None:  # 24, L3
     home, other = unprivileged / "home", unprivileged / "other"
     for folder in (home, other):
         async with SessionDB(folder / "state.db") as db:
             await db.create_session("s", "cli")
-        with closing(driver.module().connect(str(folder / "state.db"))) as connection:
-            connection.execute(f"PRAGMA journal_mode={journal}")
+        use_journal(folder / "state.db", journal)
         (folder / "state.db").chmod(0o444)
         folder.chmod(0o555)
 

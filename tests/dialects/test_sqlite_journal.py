@@ -6,7 +6,6 @@ Numbers are the worked examples of engine.md section 9; L1 and L2 are field repo
 import logging
 import sqlite3
 from collections.abc import AsyncIterator, Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from hermes_orm import (
     sqlite_source_id,
 )
 from hermes_orm.dialects.sqlite import driver, journal
+from tests.journal import use_journal
 
 
 @pytest.fixture(autouse=True)
@@ -78,8 +78,7 @@ async def test_library_with_the_bug_gets_no_new_wal(
     for _ in range(2):
         assert (await opened(tmp_path / "new.db"))["journal_mode"] == "delete"
     assert caplog.text.count("WAL-reset bug") == 1
-    with closing(driver.module().connect(str(tmp_path / "old.db"))) as connection:
-        connection.execute("PRAGMA journal_mode=wal")
+    use_journal(tmp_path / "old.db", "wal")
     assert (await opened(tmp_path / "old.db"))["journal_mode"] == "wal"
     assert stored_mode(tmp_path / "old.db") == "wal"
 

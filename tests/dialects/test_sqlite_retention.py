@@ -14,6 +14,7 @@ from hermes_orm import SessionDB
 from hermes_orm.dialects.sqlite import upkeep
 from hermes_orm.repositories.retention.deletion import DELETE, KNOWN, LOCK
 from tests.contract.stories import Story
+from tests.journal import use_journal
 from tests.raw import Raw
 
 
@@ -72,9 +73,7 @@ async def test_dense_or_crowded_file_is_not_rewritten(
 
 async def test_vacuum_leaves_a_small_wal(make_location: Callable[..., str]) -> None:  # I11
     location = make_location("sqlite")
-    connection = sqlite3.connect(location)
-    connection.execute("PRAGMA journal_mode=WAL")
-    connection.close()
+    use_journal(location, "wal")
     async with SessionDB(location) as db:
         await db.create_session("s", "cli")
         rows = [{"role": "user", "content": f"lorem ipsum {number}"} for number in range(300)]

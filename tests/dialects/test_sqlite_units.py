@@ -21,6 +21,7 @@ from hermes_orm.dialects.sqlite import driver, upkeep
 from hermes_orm.errors import StoreLockedError
 from hermes_orm.models import StateMeta
 from hermes_orm.repositories.meta import SET_META
+from tests.journal import use_journal
 
 
 def put(tx: Transaction, key: str, value: str = "x") -> str:
@@ -209,9 +210,7 @@ async def test_checkpoints_every_fifty_writes_and_at_close(
     make_location: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = make_location("sqlite")
-    connection = driver.module().connect(path)
-    connection.execute("PRAGMA journal_mode=wal")
-    connection.close()
+    use_journal(path, "wal")
     modes = []
     original = upkeep.checkpoint
 
@@ -238,9 +237,7 @@ async def test_no_log_line_shows_what_is_stored(
 
 async def test_a_path_with_special_characters_is_one_file(tmp_path: Path) -> None:
     path = tmp_path / "a?b#c%20.db"
-    connection = driver.module().connect(path)
-    connection.execute("PRAGMA journal_mode=wal")
-    connection.close()
+    use_journal(path, "wal")
     async with SessionDB(path) as db:
         await db.set_meta("k", "v")
         assert await db.get_meta("k") == "v"

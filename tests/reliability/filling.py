@@ -27,6 +27,7 @@ from hermes_orm.dialects.sqlite import driver
 from hermes_orm.dialects.sqlite.online_backup import back_up
 from hermes_orm.portability.copying import copy_database
 from tests.contract.turns import user
+from tests.journal import use_journal
 
 SENT = 15
 CHUNK = 5
@@ -169,8 +170,7 @@ OPERATIONS: dict[Callable[[Case], Awaitable[None]], str] = {
 
 
 async def seed(path: Path, mode: str) -> None:
-    with closing(driver.module().connect(str(path))) as connection:
-        connection.execute(f"PRAGMA journal_mode={mode}")
+    use_journal(path, mode)
     async with SessionDB(path) as db:
         for session in ("s", "c"):
             await db.create_session(session, "cli")

@@ -2,15 +2,14 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from contextlib import closing
 
 import pytest
 
 from hermes_orm import SessionDB
 from hermes_orm.dialects.inspection import findings_of
-from hermes_orm.dialects.sqlite import driver
 from hermes_orm.location import locate
 from tests.contract.index_states import Index
+from tests.journal import use_journal
 from tests.raw import Raw
 from tests.reliability.conversations import SHARED, State
 
@@ -24,8 +23,7 @@ def location(request: pytest.FixtureRequest, make_location: Callable[..., str]) 
     if request.param.startswith("postgresql"):
         return make_location(request.param)
     path = make_location("sqlite")
-    with closing(driver.module().connect(path)) as connection:
-        connection.execute(f"PRAGMA journal_mode={request.param}")
+    use_journal(path, request.param)
     return path
 
 

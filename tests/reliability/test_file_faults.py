@@ -11,10 +11,9 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -27,8 +26,8 @@ from hermes_orm.database import Transaction
 from hermes_orm.dialects.sqlite import driver
 from hermes_orm.errors import DatabaseFileError
 from hermes_orm.models import StateMeta
+from tests.journal import use_journal
 
-NOBODY = 65534
 PAGE = 4096
 LONGEST_BLOCK = 0.95
 """Seconds; SQLite's own waiting for a lock, done on the loop, would take a second."""
@@ -66,8 +65,7 @@ def path(request: pytest.FixtureRequest, make_location: Callable[..., str]) -> P
     folder.mkdir()
     path = folder / "state.db"
     shutil.copyfile(request.getfixturevalue("sqlite_template"), path)
-    with closing(driver.module().connect(str(path))) as connection:
-        connection.execute(f"PRAGMA journal_mode={request.param}")
+    use_journal(path, request.param)
     return path
 
 
@@ -326,31 +324,10 @@ async def test_what_a_killed_writer_has_left_is_undone(db: SessionDB, path: Path
 # Permissions that are taken away
 
 
-@pytest.fixture
-def unprivileged() -> Iterator[Path]:
-    """A folder of its own for a user to whom permissions apply, as whom the test runs."""
-    folder = Path(tempfile.mkdtemp(prefix="hermes-orm-"))
-    uid = os.geteuid()
-    if uid == 0:
-        os.chown(folder, NOBODY, -1)
-        os.seteuid(NOBODY)
-    try:
-        yield folder
-    finally:
-        os.seteuid(uid)
-        for name in [folder, *folder.rglob("*")]:
-            name.chmod(0o700)
-        shutil.rmtree(folder)
-
-
 @pytest.mark.parametrize("journal", ["delete", "wal"])
-async def test_permissions_are_taken_away_while_open(
-    unprivileged: Path, journal: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_permissions_are_taken_away_while_open(unprivileged: Path, journal: str) -> None:
     path = unprivileged / "state.db"
-    monkeypatch.setenv("HERMES_HOME", str(unprivileged / "home"))
-    with closing(driver.module().connect(str(path))) as connection:
-        connection.execute(f"PRAGMA journal_mode={journal}")
+    use_journal(path, journal)
     expected: list[str] = []
     async with SessionDB(path) as db:
         await db.create_session("s", "cli")

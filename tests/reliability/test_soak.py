@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from hermes_orm import SessionDB
-from hermes_orm.dialects.sqlite import driver as sqlite_driver
+from tests.journal import use_journal
 from tests.reliability.footprint import footprint
 from tests.reliability.host import Worker
 
@@ -35,9 +35,7 @@ def location(
     if "+" in request.param:
         return make_location(request.param)
     path = make_location("sqlite")
-    connection = sqlite_driver.module().connect(path)
-    connection.execute(f"PRAGMA journal_mode={request.param}")  # a file keeps its own
-    connection.close()
+    use_journal(path, request.param)
     return path
 
 
