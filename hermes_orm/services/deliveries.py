@@ -12,7 +12,7 @@ from hermes_orm.dialects.prepared import Params
 from hermes_orm.repositories.deliveries.attempts import DEFAULT_PROFILE
 from hermes_orm.repositories.deliveries.obligations import ObligationRepository
 from hermes_orm.services.processes import is_ended, this_process
-from hermes_orm.session_text import session_text, stored_key
+from hermes_orm.session_text import indexed_text, session_text, stored_key
 
 
 async def record_obligation(
@@ -32,7 +32,10 @@ async def record_obligation(
     or given up for 7 days. Raises ValueError for an id or a key that cannot be stored.
     """
     reply = _reply(obligation_id, session_key, platform, chat_id, thread_id, content)
-    reply = {**reply, "adapter_profile": session_text(adapter_profile) or DEFAULT_PROFILE}
+    reply = {
+        **reply,
+        "adapter_profile": indexed_text(adapter_profile, "adapter profile") or DEFAULT_PROFILE,
+    }
     owner = this_process().params()
     return await database.write(lambda tx: ObligationRepository(tx).record(owner, reply))
 
@@ -64,7 +67,7 @@ async def record_crash_left_reply(
     or the same text has been recorded for the session since then.
     """
     reply = _reply(obligation_id, session_key, platform, chat_id, thread_id, content)
-    profile = session_text(adapter_profile) or DEFAULT_PROFILE
+    profile = indexed_text(adapter_profile, "adapter profile") or DEFAULT_PROFILE
     reply = {**reply, "adapter_profile": profile, "since": real_number(since, "since")}
     return await database.write(lambda tx: ObligationRepository(tx).adopt_reply(reply))
 
