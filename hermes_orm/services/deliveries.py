@@ -32,10 +32,8 @@ async def record_obligation(
     or given up for 7 days. Raises ValueError for an id or a key that cannot be stored.
     """
     reply = _reply(obligation_id, session_key, platform, chat_id, thread_id, content)
-    reply = {
-        **reply,
-        "adapter_profile": indexed_text(adapter_profile, "adapter profile") or DEFAULT_PROFILE,
-    }
+    profile = indexed_text(adapter_profile, "adapter profile") or DEFAULT_PROFILE
+    reply = {**reply, "adapter_profile": profile}
     owner = this_process().params()
     return await database.write(lambda tx: ObligationRepository(tx).record(owner, reply))
 

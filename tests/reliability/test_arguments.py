@@ -18,9 +18,9 @@ from hermes_orm import SessionDB
 from hermes_orm.errors import StoreError
 from hermes_orm.tombstones import Tombstones
 from tests.conftest import DRIVERS
-from tests.contract.pairs import everything
+from tests.contract.pairs import UNEQUAL, everything
 from tests.contract.samples import seed
-from tests.contract.tables import OF_THE_MOMENT, Tables
+from tests.contract.tables import Tables
 from tests.reliability.odd_values import NAMED, SECRET, Call, calls, operations, sample
 
 START = 1767225600.0
@@ -44,7 +44,7 @@ SWEEPING = {"backfill_null_session_profiles"}
 """Operations on all sessions that a filter does not leave out."""
 SHOWN = {
     *("session_id", "parent_session_id", "child_session_id", "source", "title", "platform"),
-    *("old_name", "new_name"),
+    *("old_name", "new_name", "fields"),
 }
 """Names and ids, which errors may name."""
 
@@ -125,7 +125,7 @@ def shape(value: Any, depth: int = 0) -> Any:
     if isinstance(value, float):
         return float
     if isinstance(value, dict):
-        return [(k, None if k in OF_THE_MOMENT else shape(v, depth + 1)) for k, v in value.items()]
+        return [(k, None if k in UNEQUAL else shape(v, depth + 1)) for k, v in value.items()]
     if isinstance(value, list | tuple):
         return type(value), [shape(inner, depth + 1) for inner in value]
     if isinstance(value, bool | int | None):
