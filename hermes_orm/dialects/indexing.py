@@ -90,7 +90,10 @@ class Indexing(ABC):
 
     @abstractmethod
     def rebuild(self, tx: Transaction) -> int:
-        """Build the indexes anew in one go; return how many. No rebuild in steps is left then."""
+        """Build the indexes anew in one go; return how many. No rebuild in steps is left then.
+
+        The unit is alone and its scope `maintenance`.
+        """
 
     @abstractmethod
     def is_improvable(self, tx: Transaction) -> bool:

@@ -70,7 +70,7 @@ async def rebuild_fts(database: Database) -> int:
     if database.read_only:
         return 0
     return await database.write(
-        lambda tx: IndexingRepository(tx).rebuild(), alone=True, scope="statement"
+        lambda tx: IndexingRepository(tx).rebuild(), alone=True, scope="maintenance"
     )
 
 

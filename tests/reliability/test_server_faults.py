@@ -188,6 +188,7 @@ async def test_the_connection_of_maintenance_is_ended(db: SessionDB, raw: Raw) -
         assert_told(await failure(rebuilding))
     assert await db.vacuum() == 1
     await db.rebuild_fts()
+    assert await raw.fetch("SELECT indexrelid FROM pg_index WHERE NOT indisvalid") == []
     assert len(await db.search_messages("locks")) == 1
     await assert_usable(db, raw)
 

@@ -20,12 +20,18 @@ from hermes_orm.dialects.indexing import (
 )
 from hermes_orm.dialects.postgresql.transaction import PostgreSQLTransaction
 from hermes_orm.dialects.postgresql.transcript import INDEXED, ArrayOf, entry
+from hermes_orm.dialects.postgresql.upkeep import unhurried
 from hermes_orm.dialects.prepared import Prepared
 from hermes_orm.models import Message, MessageSearch, StateMeta
 from hermes_orm.search.vector import TOKENIZER_VERSION
 
 COMPLETED_AT_ONCE: Final = 500
 GIN_INDEX: Final = "idx_message_search_vec"
+UNFINISHED: Final = (
+    "SELECT indexrelid::regclass::text FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid "
+    f"WHERE indrelid = 'message_search'::regclass AND relname ~ '^{GIN_INDEX}_cc(new|old)'"
+)
+"""What a rebuild that was interrupted has left: each write goes into it, no search uses it."""
 TOKENIZER_KEY: Final = "search_tokenizer_version"
 """Key of `state_meta`: which tokenizer made the entries; version 1 where it is missing."""
 
@@ -92,14 +98,14 @@ def is_valid(connection: Connection) -> bool:
     return bool(found.scalar())
 
 
-def _rebuild_index(connection: Connection) -> None:
-    exists = connection.exec_driver_sql(f"SELECT to_regclass('{GIN_INDEX}')").scalar()
-    if exists is None:
-        connection.exec_driver_sql(
-            f"CREATE INDEX CONCURRENTLY {GIN_INDEX} ON message_search USING gin (vec)"
-        )
+def _rebuild_index(tx: PostgreSQLTransaction) -> None:
+    connection = tx.connection
+    for name in connection.exec_driver_sql(UNFINISHED).scalars().all():
+        tx.command(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
+    if connection.exec_driver_sql(f"SELECT to_regclass('{GIN_INDEX}')").scalar() is None:
+        tx.command(f"CREATE INDEX CONCURRENTLY {GIN_INDEX} ON message_search USING gin (vec)")
     else:
-        connection.exec_driver_sql(f"REINDEX INDEX CONCURRENTLY {GIN_INDEX}")
+        tx.command(f"REINDEX INDEX CONCURRENTLY {GIN_INDEX}")
 
 
 class PostgreSQLIndexing(Indexing):
@@ -133,11 +139,11 @@ class PostgreSQLIndexing(Indexing):
         return 1
 
     def rebuild(self, tx: Transaction) -> int:
-        """Build the index anew without holding up anybody; scope `statement`."""
-        connection = tx.connection
-        _rebuild_index(connection)
+        """Build the index anew without holding up anybody."""
+        with unhurried(tx) as own:
+            _rebuild_index(own)
         if not self.is_improvable(tx):
-            clear_rebuild(connection, REBUILD)
+            clear_rebuild(tx.connection, REBUILD)
         return 1
 
     def is_improvable(self, tx: Transaction) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from sqlalchemy import bindparam, text
@@ -22,6 +24,25 @@ SIZE: Final = text(
 ).bindparams(bindparam("tables", list(TABLES), ARRAY(TEXT)))
 
 
+@contextmanager
+def unhurried(tx: Transaction) -> Iterator[PostgreSQLTransaction]:
+    """Lift `statement_timeout` for a unit of scope `maintenance`.
+
+    A pooler's server is shared, and keeps it.
+    """
+    assert isinstance(tx, PostgreSQLTransaction)
+    if not tx.is_direct:
+        yield tx
+        return
+    driver = tx.connection.connection.driver_connection
+    tx.command("SET statement_timeout = 0")
+    try:
+        yield tx
+    finally:
+        if not is_closed(driver):
+            tx.command("RESET statement_timeout")
+
+
 class PostgreSQLUpkeep(Upkeep):
     """The store's tables; others in the same database are not touched."""
 
@@ -34,21 +55,7 @@ class PostgreSQLUpkeep(Upkeep):
         return True
 
     def vacuum(self, tx: Transaction) -> None:
-        """Make room of deleted rows usable again, and refresh the planner's statistics.
-
-        A pooler's server is shared, and keeps its `statement_timeout`.
-        """
-        assert isinstance(tx, PostgreSQLTransaction)
-        if not tx.is_direct:
-            return _vacuum(tx)
-        tx.command("SET statement_timeout = 0")
-        try:
-            return _vacuum(tx)
-        finally:
-            if not is_closed(tx.connection.connection.driver_connection):
-                tx.command("RESET statement_timeout")
-
-
-def _vacuum(tx: PostgreSQLTransaction) -> None:
-    tx.command("ANALYZE messages")
-    tx.command(f"VACUUM (ANALYZE) {', '.join(TABLES)}")
+        """Make room of deleted rows usable again, and refresh the planner's statistics."""
+        with unhurried(tx) as own:
+            own.command("ANALYZE messages")
+            own.command(f"VACUUM (ANALYZE) {', '.join(TABLES)}")
