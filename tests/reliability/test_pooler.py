@@ -14,11 +14,16 @@ from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy import make_url
+from sqlalchemy import delete, make_url
+from sqlalchemy.exc import DBAPIError
 
 from hermes_orm import SchemaError, SessionDB, migrations
+from hermes_orm.dialects import Transaction
 from hermes_orm.dialects.inspection import findings_of
+from hermes_orm.dialects.postgresql.errors import sqlstate_of
 from hermes_orm.location import locate
+from hermes_orm.models import Message
+from hermes_orm.repositories.meta import GET_META
 from tests.postgres_server import PostgresServer, free_port, run_as, unprivileged_account
 from tests.raw import Raw
 
@@ -150,6 +155,8 @@ async def host(pooled: str, name: str, tasks: int, rounds: int) -> int:
 async def test_hosts_leave_nothing_to_other_clients(
     pooled: str, location: str, raw: Raw, tasks: int, rounds: int
 ) -> None:  # N2, engine 5.8
+    database = make_url(location).database
+    await raw.execute(f"ALTER DATABASE {database} SET lock_timeout = '1s'")  # as docs tell
     hosts = asyncio.gather(*(host(pooled, name, tasks, rounds) for name in ("a", "b")))
     client = Client(pooled)
     while not hosts.done():
@@ -189,6 +196,8 @@ async def test_stores_see_each_other(pooled: str) -> None:
         await asyncio.gather(
             *(work(*task) for task in tasks), *(take_turns(*task) for task in tasks)
         )
+        assert await stores[0].rebuild_fts() == 1
+        assert await stores[1].optimize_fts_storage() == {"ok": True, "vacuumed": True}
         session: Any = await stores[3].get_session("s")
         assert (session["message_count"], session["input_tokens"]) == (30, 30)
         turns = [str(row["content"]) for row in await stores[3].get_messages("t")]
@@ -207,6 +216,9 @@ async def test_a_read_only_store(pooled: str) -> None:
         assert await reader.search_messages("hello")
         with pytest.raises(PermissionError, match="read-only"):
             await reader.set_meta("k", "v")
+        with pytest.raises(DBAPIError) as refused:
+            await reader._read(lambda connection: connection.execute(delete(Message)))
+        assert sqlstate_of(refused.value) == "25006"
         await db.set_meta("k", "v")  # the server's connection is not a read-only one now
         assert await reader.get_meta("k") == "v"
         assert await Client(pooled).look_everywhere() == []
@@ -224,8 +236,15 @@ async def test_migrations_are_refused(pooled: str, raw: Raw) -> None:
     assert await Client(pooled).look_everywhere() == []
 
 
-async def test_a_cancelled_statement_harms_no_other_client(pooled: str) -> None:
+async def test_a_statement_that_ends_early_harms_no_other_client(pooled: str) -> None:
+    def ask(tx: Transaction) -> None:
+        tx.all(GET_META, {"key": 1})  # asyncpg finds out between the two halves of the statement
+
     async with SessionDB(pooled) as db:
+        asked = [db.database.read(ask, scope="statement") for _ in range(SERVERS)]
+        await asyncio.gather(*asked, return_exceptions=True)
+        async with asyncio.timeout(10):
+            await Client(pooled).look_everywhere()
         await db.create_session("s", "cli")
         for number in range(20):
             task = asyncio.create_task(db.append_message("s", "user", str(number)))

@@ -75,8 +75,6 @@ class PostgreSQLTransport(Transport):
         except BaseException:
             await to_completion(engine.dispose())
             raise
-        if self._options.pins:  # units send their own BEGIN
-            engine = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._engine = engine
         pool = self._options.kwargs
         self._permits = Permits(pool["pool_size"], pool["max_overflow"], pool["pool_timeout"])
@@ -85,15 +83,15 @@ class PostgreSQLTransport(Transport):
     async def read(self, work: Work[T], *, scope: Scope, patience: float) -> T:
         """Run `work` on committed data: one statement, or a snapshot."""
         begin = BEGIN.get(scope)
-        if begin is None and (self._guards or self._options.pins):
+        if begin is None and self._guards:
             begin = BEGIN["snapshot"]
         return await self._patiently(work, begin, patience, replaceable=True)
 
     async def write(self, work: Work[T], *, scope: Scope, patience: float, alone: bool) -> T:
         """Run `work` and commit: one statement in AUTOCOMMIT, or a transaction."""
-        is_free = patience >= LOCK_TIMEOUT and not (self._waits_forever or self._options.pins)
+        is_bound = self._waits_forever or patience < LOCK_TIMEOUT
         begin = BEGIN.get(scope)
-        if not is_free and scope != "maintenance":
+        if is_bound and scope != "maintenance":
             begin = BEGIN["transaction"]
         return await self._patiently(work, begin, patience, replaceable=begin is not None)
 
@@ -130,10 +128,8 @@ class PostgreSQLTransport(Transport):
             result: T = await self.run(connection, unit.run)
         except BaseException as error:
             in_transaction = begin is not None or unit.in_snapshot
-            was_cancelled = isinstance(error, asyncio.CancelledError)
-            may_run_on = was_cancelled or isinstance(error, TimeoutError)
-            lost = await to_completion(clean_up(connection, in_transaction, may_run_on))
-            if self._is_stopping and not was_cancelled:
+            lost = await to_completion(clean_up(connection, in_transaction))
+            if self._is_stopping and not isinstance(error, asyncio.CancelledError):
                 raise StoreClosedError() from None
             if lost and replaceable and not unit.sent and isinstance(error, Exception):
                 return await self._on_connection(work, begin, patience, replaceable=False)
@@ -145,7 +141,7 @@ class PostgreSQLTransport(Transport):
 
     async def lend(self, call: Callable[[AsyncConnection], Awaitable[T]], *, commits: bool) -> T:
         """Await `call` with a connection inside of a transaction; commit, or undo what it did."""
-        held = await self.begin(DEFAULT_PATIENCE)
+        held = await (self.snapshot() if self._guards else self.begin(DEFAULT_PATIENCE))
         try:
             result = await call(held.connection)
         except BaseException:

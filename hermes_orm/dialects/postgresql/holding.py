@@ -67,6 +67,9 @@ class HeldServerTransaction(HeldTransaction):
 
     async def _release(self) -> None:
         try:
-            await clean_up(self.connection, self._is_open, may_run_on=False)
+            if self._is_open:
+                await clean_up(self.connection, in_transaction=True)
+            else:
+                await self.connection.close()
         finally:
             self._let_go()

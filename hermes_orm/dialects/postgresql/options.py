@@ -43,14 +43,6 @@ class EngineOptions:
     schema: str | None
     profile: str | None
 
-    @property
-    def pins(self) -> bool:
-        """Whether only a transaction stays on one server: asyncpg sends a statement in two steps.
-
-        Between them a transaction pooler may go on with another server, which knows no first step.
-        """
-        return self.pooler and self.driver == "asyncpg"
-
 
 def engine_options(
     location: PostgresLocation,

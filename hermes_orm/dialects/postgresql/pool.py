@@ -17,6 +17,7 @@ ROLLBACK_WITHIN = 10.0
 IDLE_PING_AFTER = 1.0
 """Seconds of rest after which a connection is asked whether it is alive: that is a round trip."""
 PING_WITHIN = 5.0
+TYPES_OF_BATCHES = "SELECT '{}'::int4[], '{}'::int8[], '{}'::float8[]"
 
 
 def create_engine(options: EngineOptions, **arguments: Any) -> AsyncEngine:
@@ -72,19 +73,18 @@ def _encoding(driver: Any) -> Any:
 
 
 def new_engine(options: EngineOptions, connections: set[Any]) -> AsyncEngine:
-    """Return an engine; `connections` always holds the open ones.
-
-    It is in AUTOCOMMIT, unless only a transaction is safe (`EngineOptions.pins`).
-    """
-    level = {} if options.pins else {"isolation_level": "AUTOCOMMIT"}
-    engine = create_engine(options, **level)
+    """Return an engine in AUTOCOMMIT; `connections` always holds the open ones."""
+    engine = create_engine(options, isolation_level="AUTOCOMMIT")
 
     @event.listens_for(engine.sync_engine, "connect")
     def opened(connection: Any, record: Any) -> None:
         connections.add(connection)
-        lines.watch(connection.driver_connection)
+        driver = connection.driver_connection
+        lines.watch(driver)
         if options.driver == "psycopg" and not options.pooler:
-            connection.driver_connection.prepared_max = STATEMENT_CACHE_SIZE
+            driver.prepared_max = STATEMENT_CACHE_SIZE
+        if options.driver == "asyncpg" and options.pooler:
+            connection.run_async(_learn_types)
 
     @event.listens_for(engine.sync_engine, "close")
     def closed(connection: Any, record: Any) -> None:
@@ -93,6 +93,15 @@ def new_engine(options: EngineOptions, connections: set[Any]) -> AsyncEngine:
     if options.ping:
         _ping_after_a_rest(engine)
     return engine
+
+
+async def _learn_types(driver: Any) -> None:
+    """Have asyncpg ask for the types of batches while a transaction holds one server.
+
+    It turns JIT off meanwhile, and on again: later on perhaps on another server.
+    """
+    async with driver.transaction():
+        await driver.fetch(TYPES_OF_BATCHES)
 
 
 def _ping_after_a_rest(engine: AsyncEngine) -> None:
@@ -128,19 +137,18 @@ def _has_ended(driver: Any) -> bool:
     return False
 
 
-async def clean_up(connection: AsyncConnection, in_transaction: bool, may_run_on: bool) -> bool:
-    """Roll back and return the connection to the pool; True when it was lost and thrown away.
+async def clean_up(connection: AsyncConnection, in_transaction: bool) -> bool:
+    """Return the connection of a failed unit to the pool; True when it was lost and thrown away.
 
-    Drivers do not wait for the end of a statement that they gave up; a statement after it does.
+    Drivers do not wait for the end of a statement that they gave up, and asyncpg leaves one open
+    whose values it could not send, which keeps a pooler's server: another statement ends either.
     """
     try:
         driver = (await connection.get_raw_connection()).driver_connection
         if driver is None or lines.is_closed(driver):
             raise exc.InvalidRequestError("the connection is closed")
-        if in_transaction or may_run_on:
-            last = "ROLLBACK" if in_transaction else ""
-            with lines.answered_within(driver, ROLLBACK_WITHIN):
-                await driver.execute(last)
+        with lines.answered_within(driver, ROLLBACK_WITHIN):
+            await driver.execute("ROLLBACK" if in_transaction else "")
     except Exception:  # noqa: BLE001  (whatever is wrong with it, it must not be used again)
         await connection.invalidate()
         await connection.close()
