@@ -161,9 +161,9 @@ async def test_queued_usage_goes_before_the_block(db: Any, session: str) -> None
     await db.queue_token_counts(session, input_tokens=1)
     async with db.transaction() as unit:
         assert (await db.get_session(session))["input_tokens"] == 1
+        await unit.update_token_counts(session, input_tokens=100)
         await db.queue_token_counts(session, input_tokens=10)  # waits for the block
         began = time.monotonic()
-        await unit.update_token_counts(session, input_tokens=100)
         assert (await unit.get_session(session))["input_tokens"] == 101
         await db.get_recent_session_model_route(session)
         assert time.monotonic() - began < 3
