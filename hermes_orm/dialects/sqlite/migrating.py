@@ -123,8 +123,9 @@ class _Migration:
             )
         if adoption.backup:
             self._backup = Backup(self._path, findings.start)
-        with original(self._path, self._backup) as counted:
-            prepared = adopting.prepare(connection, findings, adoption)
+        lasting = adopting.lasting_tables(connection, adoption)
+        with original(self._path, self._backup, lasting) as counted:
+            prepared = adopting.prepare(connection, findings, adoption, lasting)
             result = action(connection)
             report = adopting.finish(connection, prepared, counted)
         if self._backup is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from hermes_orm.dialects.sqlite import ddl, search_upkeep
 from hermes_orm.dialects.sqlite.adoption import census
 from hermes_orm.dialects.sqlite.adoption.fingerprint import STAMP_TABLE, Findings, objects
 from hermes_orm.dialects.sqlite.adoption.original import Original
-from hermes_orm.dialects.sqlite.adoption.verification import Inventory, verify
+from hermes_orm.dialects.sqlite.adoption.verification import Inventory, damage, verify
 from hermes_orm.dialects.sqlite.opening import is_current
 from hermes_orm.dialects.sqlite.search_ddl import CJK
 from hermes_orm.models import SessionRecency
@@ -30,9 +31,23 @@ class Prepared:
 
     findings: Findings
     holes: frozenset[str]
+    lasting: Mapping[str, int]
 
 
-def prepare(connection: Connection, findings: Findings, adoption: Adoption) -> Prepared:
+def lasting_tables(connection: Connection, adoption: Adoption) -> dict[str, int]:
+    """Return the tables whose rows a hasty migration leaves alone, with their first pages.
+
+    A column may be added; where rows must be repaired, the table is made anew.
+    """
+    if not adoption.is_hasty or not _is_large(connection):
+        return {}
+    driver: Any = connection.connection.driver_connection
+    return {"messages": census.root(driver, "messages")}
+
+
+def prepare(
+    connection: Connection, findings: Findings, adoption: Adoption, lasting: Mapping[str, int]
+) -> Prepared:
     """Bring a file into the shape of the revision that it enters at.
 
     The caller began the transaction, with foreign keys not enforced, and ends it: an error of this
@@ -40,13 +55,13 @@ def prepare(connection: Connection, findings: Findings, adoption: Adoption) -> P
     """
     driver: Any = connection.connection.driver_connection
     shape = census.schema(driver)
-    if adoption.is_hasty and _is_large(connection):
+    if lasting:
         connection.info[HASTY] = True
     _drop_derived(connection)
     if findings.stamp is None:
         adoption.replay(connection, findings.revision)
         _stamp(connection, findings.revision)
-    return Prepared(findings, frozenset(census.schema(driver) - shape))
+    return Prepared(findings, frozenset(census.schema(driver) - shape), lasting)
 
 
 def finish(
@@ -59,8 +74,13 @@ def finish(
     if is_head:
         ddl.complete_head(connection)
     search = _complete_search(connection) if is_head else "kept"
-    (before, undecodable), after = original.result(), Inventory.take(driver)
-    verify(driver, before, after, is_head=is_head)
+    unchanged = {
+        name for name, page in prepared.lasting.items() if census.root(driver, name) == page
+    }
+    found = damage(driver, census.tables(driver) - unchanged)
+    after = Inventory.take(driver, unchanged)
+    before, undecodable, original_damage = original.result()
+    verify(driver, before, after, found + (original_damage if unchanged else []), is_head=is_head)
     own = (STAMP_TABLE, SessionRecency.__tablename__)
     return AdoptionReport(
         version=findings.version,
@@ -112,5 +132,5 @@ def _complete_search(connection: Connection) -> SearchState:
 
 
 def _is_large(connection: Connection) -> bool:
-    count = connection.exec_driver_sql("SELECT count(*) FROM messages").scalar_one()
-    return bool(count > REBUILT_AT_ONCE)
+    some = f"SELECT 1 FROM messages LIMIT 1 OFFSET {REBUILT_AT_ONCE}"
+    return connection.exec_driver_sql(some).first() is not None

@@ -53,6 +53,8 @@ class Backup:
 def _copy(source: Any, target: Path) -> None:
     connect = sqlite_driver.module().connect
     with closing(connect(str(target), isolation_level=None)) as copy:
+        for pragma in ("cache_size = 10", "journal_mode = OFF"):  # no page of it is used again
+            copy.execute(f"PRAGMA {pragma}").fetchall()
         source.backup(copy)  # SQLite's online backup; synchronised to disk when it ends
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Set
 from typing import Any
 
 from hermes_orm.dialects.sqlite import search_upkeep
@@ -41,10 +42,10 @@ def row_counts(driver: Any) -> dict[str, int]:
     return {table: _count(driver, table, {table: "count(*)"})[table] for table in present}
 
 
-def repair_counts(driver: Any) -> Counter[str]:
-    """Return the numbers that the repairs change; compare two of them."""
+def repair_counts(driver: Any, unchanged: Set[str] = frozenset()) -> Counter[str]:
+    """Return the numbers that the repairs change, those in `unchanged` tables aside."""
     counts: Counter[str] = Counter()
-    for table in sorted({table for table, _, _ in REPAIRS.values()}):
+    for table in sorted({table for table, _, _ in REPAIRS.values()} - unchanged):
         present = columns(driver, table)
         wanted = {
             name: counted
@@ -56,8 +57,8 @@ def repair_counts(driver: Any) -> Counter[str]:
 
 
 def repaired_rows(before: Counter[str], after: Counter[str]) -> dict[str, int]:
-    """Return how many rows each repair changed."""
-    changes = {name: abs(after[name] - before[name]) for name in sorted(after | before)}
+    """Return how many rows each repair changed; what is not counted after it did not change."""
+    changes = {name: abs(after[name] - before[name]) for name in sorted(after)}
     return {name: number for name, number in changes.items() if number}
 
 
@@ -75,7 +76,34 @@ def undecodable(driver: Any) -> dict[str, int]:
 
 def violations(driver: Any) -> Counter[str]:
     """Count the rows that refer to a missing row, per relation."""
-    return Counter(f"{row[0]} -> {row[2]}" for row in driver.execute("PRAGMA foreign_key_check"))
+    found: Counter[str] = Counter()
+    for table in tables(driver):
+        references = [
+            tuple(row[2:5]) for row in driver.execute(f'PRAGMA foreign_key_list("{table}")')
+        ]
+        if table == "messages" and references == [("sessions", "session_id", "id")]:
+            (lost,) = driver.execute(_LOST_MESSAGES).fetchone()
+            found.update({"messages -> sessions": lost} if lost else {})
+        elif references:
+            broken = driver.execute(f'PRAGMA foreign_key_check("{table}")')
+            found.update(f"{row[0]} -> {row[2]}" for row in broken)
+    return found
+
+
+_LOST_MESSAGES = """
+    SELECT coalesce(sum(number), 0)
+    FROM (SELECT session_id, count(*) AS number FROM messages GROUP BY session_id) AS counted
+    WHERE session_id IS NOT NULL
+    AND NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.id = counted.session_id)
+"""
+# An index of `session_id` answers that; the check of SQLite's own reads every message.
+
+
+def root(driver: Any, table: str) -> int:
+    """Return the page at which a table begins; one that is made anew has another."""
+    query = "SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = ?"
+    (page,) = driver.execute(query, (table,)).fetchone()
+    return int(page)
 
 
 def schema(driver: Any) -> set[str]:

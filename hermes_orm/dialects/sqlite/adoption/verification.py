@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,16 +21,20 @@ class Inventory:
     violations: Counter[str]
 
     @classmethod
-    def take(cls, driver: Any) -> Inventory:
-        """Count what the file holds now."""
+    def take(cls, driver: Any, unchanged: Set[str] = frozenset()) -> Inventory:
+        """Count what the file holds now; repairs of `unchanged` tables are none."""
         return cls(
-            census.row_counts(driver), census.repair_counts(driver), census.violations(driver)
+            census.row_counts(driver),
+            census.repair_counts(driver, unchanged),
+            census.violations(driver),
         )
 
 
-def verify(driver: Any, before: Inventory, after: Inventory, *, is_head: bool) -> None:
-    """Raise SchemaError unless the file is complete and lost nothing."""
-    problems = [*_lost_rows(before, after), *_integrity(driver)]
+def verify(
+    driver: Any, before: Inventory, after: Inventory, found: list[str], *, is_head: bool
+) -> None:
+    """Raise SchemaError unless the file is complete, lost nothing and no damage was `found`."""
+    problems = [*_lost_rows(before, after), *found]
     if is_head:
         problems += [f"{name} is missing" for name in sorted(missing_columns(driver))]
     if problems:
@@ -54,15 +59,15 @@ def _lost_rows(before: Inventory, after: Inventory) -> list[str]:
     return counts + broken
 
 
-def _integrity(driver: Any) -> list[str]:
-    """Check every ordinary table of ours, and the trees of its indexes.
+def damage(driver: Any, tables: Iterable[str]) -> list[str]:
+    """Check tables, and the trees of their indexes; return what is wrong.
 
     Indexes are not compared with their tables: those of the migration were made from the rows in
     this very transaction, by SQLite itself. Full-text tables are either made anew or put aside.
     """
     rows = [
         row
-        for table in sorted(census.tables(driver))
+        for table in sorted(tables)
         for row in driver.execute(f"PRAGMA quick_check('{table}')").fetchmany(3)
     ]
     return [str(row[0]) for row in rows if row[0] != "ok"]
