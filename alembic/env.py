@@ -13,7 +13,7 @@ from alembic.util import CommandError
 from sqlalchemy import Connection
 
 from hermes_orm import migrations
-from hermes_orm.dialects.revision_runs import run_revisions
+from hermes_orm.dialects.revision_runs import CONTEXT_OPTIONS, run_revisions
 
 config = context.config
 options = context.get_x_argument(as_dictionary=True)
@@ -36,20 +36,20 @@ def database_url() -> str:
 
 def migrate(connection: Connection) -> None:
     """Run the revisions on a connection: all of them, or none."""
-    context.configure(connection=connection, **migrations.CONTEXT_OPTIONS)
+    context.configure(connection=connection, **CONTEXT_OPTIONS)
     with context.begin_transaction():
         run_revisions(context.get_context())
 
 
 def show(connection: Connection) -> None:
     """Answer a question about the database."""
-    context.configure(connection=connection, **migrations.CONTEXT_OPTIONS)
+    context.configure(connection=connection, **CONTEXT_OPTIONS)
     context.run_migrations()
 
 
 def write_script(dialect_name: str) -> None:
     """Write the revisions as SQL to standard output."""
-    context.configure(dialect_name=dialect_name, literal_binds=True, **migrations.CONTEXT_OPTIONS)
+    context.configure(dialect_name=dialect_name, literal_binds=True, **CONTEXT_OPTIONS)
     with context.begin_transaction():
         run_revisions(context.get_context())
 

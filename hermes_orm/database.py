@@ -229,7 +229,7 @@ class Database:
         except MigrationRequiredError:
             if self.read_only:
                 raise
-            from hermes_orm import migrations  # imports Alembic
+            from hermes_orm import migrations  # most stores never need it
 
             hasty = self.settings.sessions.index_in_background
             await migrations.upgrade(self.location, settings=self.settings, hasty=hasty)

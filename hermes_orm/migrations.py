@@ -1,24 +1,18 @@
 """Bring a database to a revision of the schema, from code or through Alembic's command line.
 
-Importing this module imports Alembic; a store does so only when a database is not current.
+Alembic is imported when a revision is about to run: an existing file is being copied by then.
 """
 
 import asyncio
 import threading
 from collections.abc import Callable
-from functools import cache
-from pathlib import Path
-from typing import Any, TypeVar
+from types import ModuleType
+from typing import TypeVar
 
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.environment import EnvironmentContext
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, inspect
 
 from hermes_orm.config import Settings, load_settings
-from hermes_orm.dialects import make_dialect, revision_runs
+from hermes_orm.dialects import make_dialect
 from hermes_orm.dialects.adoption import Adoption, AdoptionReport
 from hermes_orm.dialects.inspection import restore
 from hermes_orm.dialects.migrating import migrate_with, read_with
@@ -32,13 +26,6 @@ T = TypeVar("T")
 
 LOCK_WAIT_SECONDS = 300.0
 """How long a migration waits for another one to end."""
-
-CONTEXT_OPTIONS: dict[str, Any] = {
-    "version_table": "hermes_alembic_version",  # a host keeps its own `alembic_version`
-    "transactional_ddl": True,
-    "on_version_apply": revision_runs.follow_revision,
-}
-"""How Alembic runs, whoever starts it."""
 
 _in_use = threading.Lock()  # Alembic keeps the running migration in module globals
 
@@ -98,7 +85,7 @@ async def adopt(
 
 def replay_schema(connection: Connection, revision: str) -> None:
     """Create what is missing of the schema of `revision`, without data steps."""
-    revision_runs.replay_schema(connection, _scripts(), revision, CONTEXT_OPTIONS)
+    _runs().replay_schema(connection, revision)
 
 
 async def downgrade(
@@ -115,7 +102,7 @@ async def downgrade(
     """
 
     def action(connection: Connection) -> None:
-        command.downgrade(_config(connection, force=force), revision)
+        _runs().downgrade(connection, revision, force=force)
 
     await run(url, action, lock_wait=lock_wait)
 
@@ -138,43 +125,21 @@ def _to(revision: str) -> Callable[[Connection], None]:
 
     def action(connection: Connection) -> None:
         deferred = revision == "head"  # the dialect completes the index of a file that it adopts
-        _upgrade(_config(connection, defer_search=deferred), revision)
+        _runs().upgrade(connection, revision, defer_search=deferred)
 
     return action
 
 
-def _upgrade(config: Config, revision: str) -> None:
-    """Do what `alembic.command.upgrade` does, with revisions that are read once per process."""
-    scripts = _scripts()
+def _runs() -> ModuleType:
+    """Return what runs revisions; it imports Alembic."""
+    from hermes_orm.dialects import revision_runs
 
-    def steps(current: Any, context: MigrationContext) -> Any:
-        return scripts._upgrade_revs(revision, current)
-
-    with EnvironmentContext(config, scripts, fn=steps, destination_rev=revision):
-        scripts.run_env()
-
-
-@cache
-def _scripts() -> ScriptDirectory:
-    """Return the revisions; to read all of them takes as long as to run them on a small file."""
-    return ScriptDirectory(str(script_folder()))
-
-
-def _config(connection: Connection, **attributes: bool) -> Config:
-    """Return the configuration of a command that runs on a connection."""
-    config = Config(attributes={"connection": connection, **attributes})
-    config.set_main_option("script_location", str(script_folder()).replace("%", "%%"))
-    return config
+    return revision_runs
 
 
 async def current(url: str | Location) -> str | None:
     """Return the revision of the database at `url`, or None when it bears no stamp."""
-
-    def action(connection: Connection) -> str | None:
-        context = MigrationContext.configure(connection, opts=CONTEXT_OPTIONS)
-        return context.get_current_revision()
-
-    return await read(url, action)
+    return await read(url, lambda connection: _runs().current(connection))
 
 
 async def read(url: str | Location, action: Callable[[Connection], T]) -> T:
@@ -212,10 +177,3 @@ async def run(
 def dialect_name(url: str | Location) -> str:
     """Return SQLAlchemy's name of the database at `url`."""
     return make_dialect(locate(url)).name
-
-
-def script_folder() -> Path:
-    """Return the folder of the revisions: in the package, or beside it in a checkout."""
-    package = Path(__file__).parent
-    installed = package / "_alembic"
-    return installed if installed.exists() else package.with_name("alembic")

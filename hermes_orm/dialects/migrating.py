@@ -1,16 +1,20 @@
 """What migrations need of a database: a connection under lock, and the DDL of its own."""
 
+from __future__ import annotations
+
 import importlib
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, Dialect
 
 from hermes_orm.config import Settings, load_settings
 from hermes_orm.dialects.adoption import Adoption
 from hermes_orm.home import hermes_home
 from hermes_orm.location import Location, SqliteLocation
+
+if TYPE_CHECKING:
+    from alembic.runtime.migration import MigrationContext
 
 T = TypeVar("T")
 
@@ -54,7 +58,7 @@ def frozen_ddl(context: MigrationContext) -> Any:
     return importlib.import_module(f"hermes_orm.dialects.{context.dialect.name}.frozen")
 
 
-def connection_of(context: MigrationContext) -> "Connection | Script":
+def connection_of(context: MigrationContext) -> Connection | Script:
     """Return what a revision runs driver statements on, also when it is written as a script."""
     if context.as_sql:
         return Script(context)

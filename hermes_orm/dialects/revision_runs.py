@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from alembic.config import Config
+from alembic.runtime.environment import EnvironmentContext
 from alembic.runtime.migration import MigrationContext, MigrationInfo
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
@@ -13,6 +17,51 @@ from hermes_orm.dialects.migrating import connection_of, frozen_ddl
 from hermes_orm.dialects.revising import Schema
 
 _VERSION = sa.table("schema_version", sa.column("version", sa.Integer()))
+
+
+def upgrade(connection: Connection, revision: str, **attributes: bool) -> None:
+    """Do what `alembic.command.upgrade` does, with revisions that are read once per process."""
+    scripts = _scripts()
+
+    def steps(current: Any, context: MigrationContext) -> Any:
+        return scripts._upgrade_revs(revision, current)
+
+    config = _config(connection, **attributes)
+    with EnvironmentContext(config, scripts, fn=steps, destination_rev=revision):
+        scripts.run_env()
+
+
+def downgrade(connection: Connection, revision: str, **attributes: bool) -> None:
+    """Do what `alembic.command.downgrade` does."""
+    from alembic import command  # with the parts that compare schemas
+
+    command.downgrade(_config(connection, **attributes), revision)
+
+
+def current(connection: Connection) -> str | None:
+    """Return the revision of a database, or None when it bears no stamp."""
+    context = MigrationContext.configure(connection, opts=CONTEXT_OPTIONS)
+    return context.get_current_revision()
+
+
+def script_folder() -> Path:
+    """Return the folder of the revisions: in the package, or beside it in a checkout."""
+    package = Path(__file__).parents[1]
+    installed = package / "_alembic"
+    return installed if installed.exists() else package.with_name("alembic")
+
+
+@cache
+def _scripts() -> ScriptDirectory:
+    """Return the revisions; to read all of them takes as long as to run them on a small file."""
+    return ScriptDirectory(str(script_folder()))
+
+
+def _config(connection: Connection, **attributes: bool) -> Config:
+    """Return the configuration of a command that runs on a connection."""
+    config = Config(attributes={"connection": connection, **attributes})
+    config.set_main_option("script_location", str(script_folder()).replace("%", "%%"))
+    return config
 
 
 def run_revisions(context: MigrationContext) -> None:
@@ -48,16 +97,14 @@ def search_layout(script: ScriptDirectory, revision: Any) -> str | None:
     return None
 
 
-def replay_schema(
-    connection: Connection, script: ScriptDirectory, revision: str, options: dict[str, Any]
-) -> None:
+def replay_schema(connection: Connection, revision: str) -> None:
     """Add what a database of `revision` lacks of the schema of 0001 to `revision`.
 
     No data step runs, nothing of the caller's is dropped, and full-text search is left alone: its
     triggers must be absent where tables are rebuilt.
     """
-    schema = Schema(MigrationContext.configure(connection, opts=options))
-    for found in reversed(list(script.iterate_revisions(revision, "base"))):
+    schema = Schema(MigrationContext.configure(connection, opts=CONTEXT_OPTIONS))
+    for found in reversed(list(_scripts().iterate_revisions(revision, "base"))):
         found.module.schema(schema)
 
 
@@ -65,3 +112,11 @@ def follow_revision(*, ctx: MigrationContext, step: MigrationInfo, **_: Any) -> 
     """Keep the number that other programs read equal to the revision, in its transaction."""
     for revision in step.destination_revision_ids:
         ctx.execute(_VERSION.update().values(version=int(revision[:4])))
+
+
+CONTEXT_OPTIONS: dict[str, Any] = {
+    "version_table": "hermes_alembic_version",  # a host keeps its own `alembic_version`
+    "transactional_ddl": True,
+    "on_version_apply": follow_revision,
+}
+"""How Alembic runs, whoever starts it."""

@@ -12,6 +12,7 @@ from alembic.script import ScriptDirectory
 
 from hermes_orm import SchemaError, SessionDB, migrations
 from hermes_orm.config import Settings
+from hermes_orm.dialects import revision_runs
 from hermes_orm.dialects.sqlite import ddl, driver
 from hermes_orm.dialects.sqlite.adoption.fingerprint import missing_columns
 from tests.historic.shape import differences, shape
@@ -140,12 +141,12 @@ async def test_a_migration_that_cannot_run_is_told_each_time(
     old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # M11
     broken = tmp_path / "scripts"
-    shutil.copytree(migrations.script_folder(), broken)
+    shutil.copytree(revision_runs.script_folder(), broken)
     (broken / "env.py").write_text("import no_such_module_at_all")
     before = old.read_bytes()
     async with SessionDB(old) as db:
         with monkeypatch.context() as patched:
-            patched.setattr(migrations, "_scripts", lambda: ScriptDirectory(str(broken)))
+            patched.setattr(revision_runs, "_scripts", lambda: ScriptDirectory(str(broken)))
             for _ in range(2):
                 with pytest.raises(ImportError, match="no_such_module_at_all"):
                     await db.session_count()

@@ -21,6 +21,7 @@ from alembic.config import Config
 from sqlalchemy import Connection, Engine, event, inspect, text
 
 from hermes_orm import migrations
+from hermes_orm.dialects import revision_runs
 from tests.migrations.revisions import Database
 
 CHECKOUT = Path(__file__).parents[2]
@@ -33,7 +34,7 @@ RANDOM = ("message_uid", "store_instance_id", "store_created_at_utc")
 
 async def upgrade(location: str, peers: Path) -> None:
     """Upgrade as a store does that is opened, with a file for the data step of revision 0018."""
-    configure = migrations._config
+    configure = revision_runs._config
 
     def named(*arguments: Any, **options: Any) -> Config:
         config = configure(*arguments, **options)
@@ -41,7 +42,7 @@ async def upgrade(location: str, peers: Path) -> None:
         return config
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(migrations, "_config", named)
+        patched.setattr(revision_runs, "_config", named)
         await migrations.upgrade(location)
 
 
@@ -49,7 +50,7 @@ def kill_in(name: str, function: str, changes: int) -> None:
     """Have this process killed in a function of a revision or module."""
     owner: Any
     if name.isdecimal():
-        owner = migrations._scripts().get_revision(name).module
+        owner = revision_runs._scripts().get_revision(name).module
     else:
         owner = importlib.import_module(name)
     run, running, count = getattr(owner, function), False, 0

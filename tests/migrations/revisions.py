@@ -12,9 +12,8 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, NullPool, create_engine, text
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
-from hermes_orm import migrations
 from hermes_orm.dialects.revising import Schema
-from hermes_orm.dialects.revision_runs import run_revisions
+from hermes_orm.dialects.revision_runs import CONTEXT_OPTIONS, run_revisions, script_folder
 from hermes_orm.dialects.sqlite import driver as sqlite_driver
 from tests.migrations.catalogue import POSTGRES, SQLITE, normal
 
@@ -24,7 +23,7 @@ Shape = dict[str, list[tuple[Any, ...]]]
 
 @cache
 def script() -> ScriptDirectory:
-    return ScriptDirectory(str(migrations.script_folder()))
+    return ScriptDirectory(str(script_folder()))
 
 
 class Database:
@@ -92,7 +91,7 @@ def move(connection: Connection, revision: str, *, up: bool, **attributes: Any) 
 
     config = Config(attributes=attributes)
     with EnvironmentContext(config, script(), fn=steps, destination_rev=revision) as environment:
-        environment.configure(connection=connection, **migrations.CONTEXT_OPTIONS)
+        environment.configure(connection=connection, **CONTEXT_OPTIONS)
         run_revisions(environment.get_context())
 
 
@@ -101,7 +100,7 @@ def module_of(revision: str) -> Any:
 
 
 def schema_on(connection: Connection) -> Schema:
-    return Schema(MigrationContext.configure(connection, opts=migrations.CONTEXT_OPTIONS))
+    return Schema(MigrationContext.configure(connection, opts=CONTEXT_OPTIONS))
 
 
 def shape(connection: Connection) -> Shape:

@@ -15,7 +15,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.util import CommandError
 from sqlalchemy import Connection
 
-from hermes_orm import migrations
+from hermes_orm.dialects import revision_runs
 from hermes_orm.dialects.postgresql.delegations_ddl import LEASE_COLUMNS
 from hermes_orm.models import Base
 from hermes_orm.models.own import ON_DEMAND_TABLES
@@ -158,7 +158,7 @@ async def test_models_describe_the_last_revision(database: Database) -> None:
 
     def proposals(connection: Connection) -> list[Any]:
         options = {
-            **migrations.CONTEXT_OPTIONS,
+            **revision_runs.CONTEXT_OPTIONS,
             "compare_server_default": True,
             "include_object": is_described,
         }

@@ -15,6 +15,7 @@ import pytest
 
 from hermes_orm import SchemaError, SessionDB, migrations
 from hermes_orm.config import Settings
+from hermes_orm.dialects.adoption import Adoption, AdoptionReport
 from hermes_orm.dialects.sqlite import driver as sqlite_driver
 from hermes_orm.dialects.sqlite.adoption.lock import migration_lock
 from hermes_orm.services.leftovers import finish_leftovers
@@ -27,7 +28,7 @@ STEPS = [
     "hermes_orm.dialects.sqlite.search_upkeep.drop_search",
     "hermes_orm.dialects.revision_runs.replay_schema",
     "hermes_orm.dialects.sqlite.adoption.adopting._stamp",
-    "hermes_orm.migrations._upgrade",
+    "hermes_orm.dialects.revision_runs.upgrade",
     "hermes_orm.dialects.sqlite.ddl.complete_head",
     "hermes_orm.dialects.sqlite.search_upkeep.restore_search",
     "hermes_orm.dialects.sqlite.adoption.adopting.verify",
@@ -219,6 +220,46 @@ async def test_large_files_are_searchable_at_once_and_indexed_by_steps(
     assert await raw.fetch(done) == [("1",)]
     await is_adopted(old, sqlite_template)
     assert await Raw(str(old)).fetch("SELECT count(*) FROM messages_fts_docsize") == [(MESSAGES,)]
+
+
+@pytest.mark.parametrize("at_once", [10, 2000], ids=["large file", "small file"])
+async def test_file_with_damaged_messages_is_refused(
+    old: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    """Messages that a hasty migration leaves alone are checked in the file as it was."""
+    monkeypatch.setattr("hermes_orm.dialects.sqlite.adoption.adopting.REBUILT_AT_ONCE", at_once)
+    declared = ("role TEXT NOT NULL", "role TEXT")
+    for statements in (declared, "UPDATE messages SET role = NULL WHERE id = 7"), (declared[::-1],):
+        for statement in statements:
+            with closing(sqlite_driver.module().connect(str(old), isolation_level=None)) as file:
+                if isinstance(statement, str):
+                    file.execute(statement)
+                    continue
+                file.execute("PRAGMA writable_schema = ON")
+                change = "UPDATE sqlite_schema SET sql = replace(sql, ?, ?) WHERE name = 'messages'"
+                file.execute(change, statement)
+    before = folder(old)
+    async with SessionDB(old) as db:
+        with pytest.raises(SchemaError, match=r"NULL value in messages\.role.*nothing was changed"):
+            await db.message_count()
+    assert folder(old) == before
+
+
+async def test_rows_of_a_large_file_that_must_be_repaired_are_counted_and_checked(
+    old: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hermes_orm.dialects.sqlite.adoption.adopting.REBUILT_AT_ONCE", 10)
+    with closing(sqlite_driver.module().connect(str(old), isolation_level=None)) as file:
+        file.execute("DROP INDEX idx_messages_session_active")
+        file.execute("ALTER TABLE messages DROP COLUMN active")
+        file.execute("ALTER TABLE messages ADD COLUMN active INTEGER")
+        file.execute("UPDATE messages SET active = 1 WHERE id > 7")
+    reports: list[AdoptionReport] = []
+    adoption = Adoption(migrations.replay_schema, reports.append, is_hasty=True)
+    await migrations.run(str(old), migrations._to("head"), adoption=adoption)
+    assert reports[0].repaired_rows["active flags set"] == 7
+    visible = "SELECT count(*) FROM messages WHERE active = 1"
+    assert await Raw(str(old)).fetch(visible) == [(MESSAGES,)]
 
 
 async def test_copies_keep_the_ids_of_messages_that_have_none_yet(
