@@ -18,8 +18,8 @@ from typing import Any
 from run_agent import AIAgent
 from tools.async_delegation import active_count
 
-LONGEST = 120
-"""Seconds after which a play that hangs is ended."""
+LONGEST = 300
+"""Seconds after which a play that hangs is ended; on a busy machine one takes half a minute."""
 
 streamed: list[str] = []
 asked: dict[str, bool] = {}  # name of an attribute: whether the store has it
