@@ -14,6 +14,8 @@ from hermes_orm.location import Location, PostgresLocation, locate
 FAILURES: Final = (ImportError, OSError, RuntimeError, ValueError, sqlite3.Error, SQLAlchemyError)
 """What arguments and databases can cause; anything else is a defect and shows its traceback."""
 
+MALFORMED: Final = "database disk image is malformed"
+
 
 class Exit(IntEnum):
     """Exit codes of every command; 0 is success."""
@@ -41,6 +43,8 @@ def told_failures(*given: str | Location | None) -> Iterator[None]:
 def _reason(error: Exception, given: Sequence[str | Location | None]) -> str:
     """Return the error's text in one line without passwords, after the location if it is one."""
     reason = " ".join(str(getattr(error, "orig", None) or error).split()) or type(error).__name__
+    if reason == MALFORMED:
+        reason += "; end its writers, and save what it still gives: hermes-orm sessions recover"
     try:
         locations = [locate(each) for each in given if each is not None]
     except ValueError:

@@ -35,7 +35,8 @@ def existing(url: str | None) -> Location:
     """Return the location of a database that can hold sessions; an error for a missing file."""
     location = located(url)
     if isinstance(location, SqliteLocation) and not location.path.exists():
-        raise FileNotFoundError("there is no such file; `hermes-orm db upgrade` creates it")
+        missing = "there is no such file" if url else f"{location}: there is no such file"
+        raise FileNotFoundError(f"{missing}; `hermes-orm db upgrade` creates it")
     return location
 
 
@@ -44,6 +45,8 @@ def located(url: str | None) -> Location:
     location = locate(url)
     if isinstance(location, SqliteLocation) and location.is_memory:
         raise ValueError("give a file or a PostgreSQL URL: a database in memory is gone at once")
+    if isinstance(location, SqliteLocation) and location.path.is_dir():
+        raise IsADirectoryError("this is a directory; name the file in it, such as state.db")
     return location
 
 

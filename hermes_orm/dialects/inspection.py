@@ -1,7 +1,7 @@
 """What a database is and whether it is sound: asked for by operators, changed by nobody."""
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -67,12 +67,6 @@ async def findings_of(location: Location, step: Step) -> list[Finding]:
     """Return what is wrong with the database at a location, which must have the newest schema."""
 
     def action(connection: Connection) -> list[Finding]:
-        status = _describe(connection)
-        if status.kind != "current":
-            raise SchemaError(
-                f"the schema is not current ({status.fingerprint}): only a current one is checked; "
-                "run hermes-orm db upgrade"
-            )
         return _check(connection, step)
 
     if isinstance(location, SqliteLocation):
@@ -88,18 +82,42 @@ def _describe(connection: Connection) -> Status:
 
 
 def _check(connection: Connection, step: Step) -> list[Finding]:
+    findings: list[Finding] = []
+    found = _found(connection, step)
+    try:
+        while (finding := next(found, None)) is not None:
+            findings.append(finding)
+    except Exception:
+        if not any(finding.area == "integrity" for finding in findings):
+            raise
+        # More cannot be asked of the damaged file; what is damaged was found.
+    return findings
+
+
+def _check_current(status: Status) -> None:
+    if status.kind != "current":
+        remedy = "" if status.kind == "refused" else "; run hermes-orm db upgrade"
+        raise SchemaError(
+            f"the schema is not current ({status.fingerprint}): only a current one is checked"
+            f"{remedy}"
+        )
+
+
+def _found(connection: Connection, step: Step) -> Iterator[Finding]:
     from hermes_orm.dialects.drift import drift
 
-    findings: list[Finding] = _parts(connection).check(connection, step)
+    parts = _parts(connection)
+    yield from parts.integrity(connection, step)
+    _check_current(parts.describe(connection))
+    yield from parts.check(connection, step)
     step("schema against the models")
-    findings += [Finding("schema", difference) for difference in drift(connection)]
+    yield from (Finding("schema", difference) for difference in drift(connection))
     step("recency of sessions")
     if not inspect(connection).has_table(SessionRecency.__tablename__):
-        return findings  # another program's file: opening a store adds it
+        return  # another program's file: opening a store adds it
     if differing := _differing_recency(connection):
         text = f"{differing} sessions have another recency than their messages say (--repair)"
-        findings.append(Finding("recency", text))
-    return findings
+        yield Finding("recency", text)
 
 
 def _differing_recency(connection: Connection) -> int:

@@ -230,7 +230,8 @@ async def _reload(
     failed = [name for name in REQUIRED if report["copy"][name]["status"] in ("failed", "missing")]
     if failed and not partial:
         raise SessionRecoverySourceError(
-            f"{' and '.join(failed)} can't be read in full: allow_partial saves what can be read"
+            f"{' and '.join(failed)} can't be read in full: allow_partial (--allow-partial) saves "
+            "what can be read"
         )
     if failed and report["copy"]["sessions"]["status"] == "missing":
         raise SessionRecoverySourceError("the file has no sessions: it is no session database")

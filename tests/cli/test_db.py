@@ -83,6 +83,36 @@ def test_damage_of_a_file_is_found(make_location: Callable[..., str]) -> None:
     assert any(problem.startswith("search: messages_fts_trigram") for problem in problems)
 
 
+def test_settings_of_the_index_are_no_problem(
+    make_location: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HERMES_HOME", str(tmp_path))
+    for settings in (
+        "sessions: {trigram_fts: false}",
+        "database: {sqlite: {search_indexing: deferred}}",
+    ):
+        (tmp_path / "config.yaml").write_text(settings)
+        location = make_location("sqlite")
+        asyncio.run(write(location))
+        assert result("check", location)["problems"] == []
+    assert result("status", location)["to_be_indexed"] == 1
+
+
+def test_a_damaged_page_is_a_finding(make_location: Callable[..., str]) -> None:
+    location = make_location("sqlite")
+    asyncio.run(write(location))
+    fetch = Raw(location).fetch
+    ((size,),) = asyncio.run(fetch("PRAGMA page_size"))
+    named = "SELECT rootpage FROM sqlite_schema WHERE name = 'messages'"
+    ((page,),) = asyncio.run(fetch(named))
+    content = bytearray(Path(location).read_bytes())
+    content[(page - 1) * size : page * size] = b"\xff" * size
+    Path(location).write_bytes(content)
+    problems = result("check", location, code=3)["problems"]
+    assert any(problem.startswith("integrity: ") for problem in problems)
+    assert "sessions recover" in run("status", location, code=1)
+
+
 def test_backup_is_a_usable_copy(make_location: Callable[..., str], tmp_path: Path) -> None:
     location = make_location("sqlite")
     asyncio.run(write(location))
@@ -114,8 +144,14 @@ def test_passwords_are_not_shown_and_failures_are_one_line(
         assert shown.count("\n") == 1
         assert "sesame" not in shown
     assert "no such file" in run("status", "/no/such/state.db", code=1)
+    monkeypatch.delenv("HERMES_DATABASE_URL")
+    monkeypatch.setenv("HERMES_HOME", "/no/such/home")
+    assert "/no/such/home/state.db: there is no" in run("status", code=1)
+    assert "is a directory" in run("upgrade", "/", code=1)
     assert "in memory" in run("upgrade", ":memory:", code=1)
-    assert "refused" in run("status", _newer(make_location("sqlite")), code=3)
+    newer = _newer(make_location("sqlite"))
+    assert "refused" in run("status", newer, code=3)
+    assert "db upgrade" not in run("check", newer, code=1)
 
 
 def _newer(location: str) -> str:

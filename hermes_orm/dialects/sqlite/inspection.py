@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 
+from hermes_orm.config import load_settings
 from hermes_orm.dialects.inspection import Finding, Status, Step
 from hermes_orm.dialects.sqlite import driver as sqlite_driver
 from hermes_orm.dialects.sqlite.adoption.fingerprint import Findings, examine, objects
 from hermes_orm.dialects.sqlite.migrating import opened
+from hermes_orm.dialects.sqlite.search_ddl import SUBSTRINGS
+from hermes_orm.dialects.sqlite.search_settings import defers_appends
+from hermes_orm.dialects.sqlite.search_upkeep import SUBSTRINGS_STALE, is_marked
 from hermes_orm.errors import SchemaError
+from hermes_orm.home import hermes_home
 from hermes_orm.location import SqliteLocation
 from hermes_orm.models.meta import HEAD_REVISION
 
@@ -94,35 +99,54 @@ def restore(connection: Connection, replay: Callable[[], None]) -> None:
     replay()
 
 
-def check(connection: Connection, step: Step) -> list[Finding]:
-    """Return what is damaged in the file; the caller rolls back."""
-    driver: Any = connection.connection.driver_connection
+def integrity(connection: Connection, step: Step) -> Iterator[Finding]:
+    """Yield which pages and indexes of the file are damaged, whatever the file is."""
     step("integrity of the file")
-    rows = [str(row[0]) for row in driver.execute("PRAGMA integrity_check(20)")]
-    findings = [Finding("integrity", row) for row in rows if row != "ok"]
+    driver: Any = connection.connection.driver_connection
+    errors = sqlite_driver.module()
+    try:
+        for (row,) in driver.execute("PRAGMA integrity_check(20)"):
+            if row != "ok":
+                yield Finding("integrity", str(row))
+    except errors.DatabaseError as error:  # of a table whose first page is damaged
+        if isinstance(error, errors.OperationalError):
+            raise
+        yield Finding("integrity", str(error))
+
+
+def check(connection: Connection, step: Step) -> Iterator[Finding]:
+    """Yield what is wrong in a sound file; the caller rolls back."""
+    driver: Any = connection.connection.driver_connection
     step("references")
     broken: dict[str, int] = {}
     for table, _, target, _ in driver.execute("PRAGMA foreign_key_check"):
         broken[f"{table} -> {target}"] = broken.get(f"{table} -> {target}", 0) + 1
-    findings += [Finding("references", f"{n} rows of {of}: no target") for of, n in broken.items()]
-    return findings + _search_findings(driver, step)
+    for tables, count in broken.items():
+        yield Finding("references", f"{count} rows of {tables}: no target")
+    yield from _search_findings(connection, step)
 
 
-def _search_findings(driver: Any, step: Step) -> list[Finding]:
-    findings = []
+def _search_findings(connection: Connection, step: Step) -> Iterator[Finding]:
+    """Yield what is wrong with the indexes that the file is set to have (`search_settings`)."""
+    driver: Any = connection.connection.driver_connection
+    is_retired = is_marked(connection, SUBSTRINGS_STALE)
+    indexes = [name for name in INDEXES if not (is_retired and name == SUBSTRINGS.name)]
     definitions = dict(driver.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'table'"))
     for index, source in LAYOUT_3.items():
+        if index not in indexes:
+            continue
         if index not in definitions:
-            findings.append(Finding("search", f"{index} is missing"))
+            yield Finding("search", f"{index} is missing")
         elif source not in definitions[index]:
-            findings.append(Finding("search", f"{index} has the layout of an older version"))
+            yield Finding("search", f"{index} has the layout of an older version")
     if left := _to_be_indexed(driver):
-        findings.append(Finding("search", f"{left} messages are still to be indexed"))
-        return findings  # an index that is not complete differs from its source
-    for index in (name for name in INDEXES if name in definitions):
+        is_deferred = load_settings(hermes_home()).sqlite.search_indexing == "deferred"
+        if not (is_deferred or defers_appends(connection)):
+            yield Finding("search", f"{left} messages are still to be indexed")
+        return  # an index that is not complete differs from its source
+    for index in (name for name in indexes if name in definitions):
         step(f"search index {index}")
         try:
             driver.execute(f"INSERT INTO {index}({index}, rank) VALUES ('integrity-check', 1)")
         except sqlite_driver.module().Error as error:
-            findings.append(Finding("search", f"{index}: {error}"))
-    return findings
+            yield Finding("search", f"{index}: {error}")

@@ -29,7 +29,7 @@ def is_followed(connection: Connection, settings: SearchSettings) -> bool:
     if upkeep.is_marked(connection, upkeep.SUBSTRINGS_STALE):
         found = upkeep.objects(connection)
         is_right = not (settings.has_trigrams or any(n in found for n in SUBSTRINGS.triggers))
-    return is_right and settings.defers == _defers(connection)
+    return is_right and settings.defers == defers_appends(connection)
 
 
 def follow(connection: Connection, settings: SearchSettings) -> None:
@@ -61,7 +61,7 @@ def defer_appends(connection: Connection) -> None:
 
 def end_deferral(connection: Connection) -> None:
     """Leave to later steps only what is written already; nobody has to know of deferral then."""
-    if not _defers(connection):
+    if not defers_appends(connection):
         return
     if is_pending(connection):
         upkeep.mark(connection, REBUILD.high_water, str(_last_id(connection)))
@@ -76,7 +76,8 @@ def is_pending(connection: Connection) -> bool:
     return gap is not None and (not gap.is_open or gap.after_id < _last_id(connection))
 
 
-def _defers(connection: Connection) -> bool:
+def defers_appends(connection: Connection) -> bool:
+    """Whether the file says that appends leave the index to later steps."""
     return _value(connection, REBUILD.high_water) == str(OPEN_END)
 
 
