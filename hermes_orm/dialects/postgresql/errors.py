@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sqlite3
 from typing import Any
 
@@ -13,6 +14,15 @@ from hermes_orm.dialects.postgresql.options import DEFAULT_PORT, EngineOptions
 BUSY = {"40001", "40P01", "55P03"}
 """Serialization failure, deadlock, lock timeout: the same unit may succeed in a moment."""
 PROGRAM_LIMIT = "54000"
+MISSING_DATABASE = "3D000"
+MISSING = re.compile('database ".*" does not exist')
+"""psycopg hands on no SQLSTATE of a refusal to connect."""
+REACH = "start the server, or correct host, port, user and password of the URL"
+CREATE = "create it first (CREATE DATABASE), or correct the database of the URL"
+POOLED = (
+    "this is a pooler: workers behind it set database.postgres.pooler: true, everything else "
+    "connects to the server itself"
+)
 
 
 class ServerError(Exception):
@@ -108,7 +118,11 @@ def translate(error: BaseException, *, lost: bool = False) -> BaseException:
 
 def not_connected(error: Exception, options: EngineOptions) -> BaseException:
     """Return the error of an attempt to connect: the server's refusal, or which one is missing."""
-    if sqlstate_of(error) is not None:
+    state = sqlstate_of(error)
+    if state is not None and (remedy := _remedy(error)):
+        cls = BY_CLASS.get(state[:2], StoreDatabaseError)
+        return _store_error(cls, f"{_primary_message(error)}: {remedy}", state)
+    if state is not None:
         return translate(error)
     if isinstance(error, OSError) and error.strerror:
         reason = error.strerror
@@ -122,9 +136,18 @@ def not_connected(error: Exception, options: EngineOptions) -> BaseException:
     servers = ", ".join(f"{at.host}:{at.port or DEFAULT_PORT}" for at in location.endpoints)
     text = (
         f"cannot connect to PostgreSQL at {servers} ({location.mask(reason)}): "
-        "start the server, or correct host, port, user and password of the URL"
+        f"{_remedy(error) or REACH}"
     )
     return _store_error(StoreOperationalError, text, "08001")
+
+
+def _remedy(error: BaseException) -> str | None:
+    """Return what to do about a server that answered, where that is known."""
+    reason = _primary_message(error)
+    if "unsupported startup parameter" in reason:
+        return POOLED
+    is_missing = sqlstate_of(error) == MISSING_DATABASE or MISSING.search(reason)
+    return CREATE if is_missing else None
 
 
 def _store_error(

@@ -120,6 +120,9 @@ async def _connected(location: PostgresLocation, section: object) -> AsyncIterat
     engine = create_engine(options)
     try:
         async with engine.connect() as connection:
+            if options.schema is not None:
+                await opening.check_schema(connection, options.schema)
+                await connection.rollback()  # whoever asked for it chooses how it begins
             yield connection
     except Exception as error:
         translated = errors.translate(error)  # without DETAIL, which shows stored values

@@ -51,7 +51,7 @@ async def ensure_schema(engine: AsyncEngine, options: EngineOptions, *, read_onl
         if read_only and not options.pooler:
             await _check_read_only(connection)
         if options.schema is not None:
-            await _check_schema(connection, options.schema)
+            await check_schema(connection, options.schema)
         found = await connection.run_sync(recognise)
         if found == HEAD_REVISION:
             missing = await connection.run_sync(shape.missing)
@@ -193,10 +193,11 @@ async def waits_forever(engine: AsyncEngine) -> bool:
     return True
 
 
-async def _check_schema(connection: AsyncConnection, schema: str) -> None:
+async def check_schema(connection: AsyncConnection, schema: str) -> None:
+    """Raise SchemaError unless the connection creates and finds tables in the schema."""
     found = await connection.scalar(text("SELECT current_schema()"))
     if found != schema:
         raise SchemaError(
-            f"the current schema is {found!r}, not {schema!r}: create it (CREATE SCHEMA), "
+            f"the current schema is {found or 'none'}, not {schema!r}: create it (CREATE SCHEMA), "
             "or correct database.postgres.schema or the search_path of the role"
         )
