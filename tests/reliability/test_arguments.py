@@ -85,6 +85,7 @@ FOUND: list[tuple[str, str, tuple[Any, ...], str]] = [
     ("record_delegation_dispatch", "task", ("goal",), "deep dict"),
     ("record_crash_left_reply", "adapter_profile", (), "1 MB"),  # longer than an index holds
     ("rekey_profile_state", "old_name", (), "1 MB"),
+    ("rekey_legacy_main_sessions", "profile", (), "1 MB"),
     ("rekey_profile_state", "new_name", (), "1 MB"),
     ("key_profiles_for_chat", "platform", (), "60,000 characters"),  # pattern too complex
     ("gateway_routing_entry_for_session", "session_id", (), "60,000 characters"),

@@ -46,7 +46,13 @@ from hermes_orm.repositories.gateway.rows import is_blank
 from hermes_orm.repositories.gateway.topic_tables import TopicModel, TopicTableRepository
 from hermes_orm.repositories.retention.deletion import chunks
 from hermes_orm.repositories.sessions.keys import DEFAULT_PROFILE, session_key_profile
-from hermes_orm.session_text import MAX_KEY_BYTES, escape_like, lookup_key, session_text
+from hermes_orm.session_text import (
+    MAX_KEY_BYTES,
+    escape_like,
+    indexed_text,
+    lookup_key,
+    session_text,
+)
 
 OPEN_OBLIGATIONS: Final = ("pending", "attempting", "failed")
 ABANDONED: Final = "abandoned"
@@ -256,8 +262,9 @@ class ProfileRepository(TopicTableRepository):
         """Give sessions with a key of `agent:main:` to a profile; return how many.
 
         Their key moves to its namespace, and they get its label. Other sessions stay.
+        Raises ValueError for a profile whose name no index can hold.
         """
-        name = _stripped(profile)
+        name = (indexed_text(profile, "profile name") or "").strip()
         if not name:
             return 0
         change = {"profile": name, **move(DEFAULT_PROFILE, name)}
