@@ -63,6 +63,11 @@ def natural_number(value: object, name: str) -> float:
     return number
 
 
+def waiting_time(value: Any, name: str) -> float:
+    """Return the seconds that a caller waits for others: none where fewer are given."""
+    return max(0.0, real_number(value, name))
+
+
 def truth(value: object, name: str) -> bool:
     """Return True or False, also for 1 or 0."""
     if not isinstance(value, int):

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hermes_orm import forking
+from hermes_orm import arguments, forking
 from hermes_orm.background import BackgroundQueue
 from hermes_orm.completion import to_completion
 from hermes_orm.config import Settings, load_settings
@@ -139,10 +139,11 @@ class Database:
         """
         if self.read_only:
             raise ReadOnlyStoreError.of("transaction")
+        seconds = arguments.waiting_time(patience, "patience")
         self._check_not_held("transaction()")
         await self.settle()
-        transport = self._transport or await self._connect(patience)
-        held = await transport.begin(patience)
+        transport = self._transport or await self._connect(seconds)
+        held = await transport.begin(seconds)
         unit = copy.copy(self)
         unit._transport, unit._held = held, set()
         unit.tombstones = Tombstones(self.tombstones)

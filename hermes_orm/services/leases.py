@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from hermes_orm.arguments import waiting_time
 from hermes_orm.completion import to_completion
 from hermes_orm.database import ACTIVITY_PATIENCE, DEFAULT_PATIENCE, Database
 from hermes_orm.error_causes import classify_persistence_error
@@ -84,10 +85,8 @@ async def try_acquire_session_turn_lease(
     """
     if not session_id or not holder:
         return False
-    patience = DEFAULT_PATIENCE if patience_s is None else patience_s
-    return await _acquired(
-        database, TURN_LEASE, session_id, holder, turn_ttl(ttl_seconds), patience
-    )
+    seconds = DEFAULT_PATIENCE if patience_s is None else waiting_time(patience_s, "patience_s")
+    return await _acquired(database, TURN_LEASE, session_id, holder, turn_ttl(ttl_seconds), seconds)
 
 
 async def acquire_session_turn_lease(
@@ -111,6 +110,7 @@ async def acquire_session_turn_lease(
     """
     if not session_id or not holder:
         return False
+    seconds = waiting_time(acquire_patience_s, "acquire_patience_s")
     loop = asyncio.get_running_loop()
     began = loop.time()
     notice_after = 0.0
@@ -121,11 +121,11 @@ async def acquire_session_turn_lease(
                 session_id,
                 holder,
                 ttl_seconds=ttl_seconds,
-                patience_s=acquire_patience_s,
+                patience_s=seconds,
             ):
                 return True
         except asyncio.CancelledError:  # it may have been committed
-            await to_completion(_given_back(database, session_id, holder, acquire_patience_s))
+            await to_completion(_given_back(database, session_id, holder, seconds))
             raise
         except Exception as error:
             if classify_persistence_error(error) != "locked":

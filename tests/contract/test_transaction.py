@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import logging
+import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -234,6 +235,15 @@ async def test_transactions_follow_each_other(db: Any, session: str) -> None:
     found = contents(await db.get_messages(session))
     assert sorted(found) == [f"{number}{part}" for number in range(5) for part in "ab"]
     assert all(found[i][0] == found[i + 1][0] for i in range(0, 10, 2))
+
+
+async def test_patience_is_a_time(db: Any) -> None:
+    for odd in (math.nan, "soon"):
+        with pytest.raises(ValueError, match="patience must be a number"):
+            await db.transaction(patience=odd).__aenter__()
+    async with db.transaction(patience=-math.inf) as unit:
+        await unit.set_meta("k", "v")
+    assert await db.get_meta("k") == "v"
 
 
 async def test_patience_is_for_the_begin(db: Any, open_store: Callable[..., Any], raw: Any) -> None:

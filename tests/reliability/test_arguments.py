@@ -91,6 +91,8 @@ FOUND: list[tuple[str, str, tuple[Any, ...], str]] = [
     ("gateway_routing_entry_for_session", "session_id", (), "60,000 characters"),
     ("rewind_to_message", "session_id", (), "1 MB"),  # all of it in the error
     ("append_message", "session_id", (), "1 MB"),
+    ("acquire_session_turn_lease", "acquire_patience_s", (), "-inf"),  # OverflowError
+    ("try_acquire_session_turn_lease", "patience_s", (), "nan"),
 ]
 """What was found once: an operation, an argument, where in it, and the odd value."""
 
