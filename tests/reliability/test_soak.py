@@ -63,7 +63,8 @@ async def test_nothing_grows(
     assert last.files <= warm.files + 1  # the second reader opens when it is needed
     assert last.connections <= warm.connections
     assert last.statements <= warm.statements + 10
-    assert last.prepared <= warm.prepared + POOL_SIZE * 10
+    # Connections learn the same statements one after another; one each call would be 176 more.
+    assert last.prepared <= warm.prepared + POOL_SIZE * 25
     assert last.wal_kb <= 8192
     assert last.memory_blocks < warm.memory_blocks * 1.02
     assert last.resident_kb < warm.resident_kb * 1.1
