@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from sqlalchemy import ForeignKeyConstraint, Select, Table, exists, func, not_, select
-from sqlalchemy.schema import AddConstraint
 
 from hermes_orm.dialects.base import Row, Transaction
 from hermes_orm.dialects.bulk import Bulk
 from hermes_orm.dialects.indexing import defer_rebuild
+from hermes_orm.dialects.postgresql.references import add_reference, references
 from hermes_orm.dialects.postgresql.transaction import PostgreSQLTransaction
 from hermes_orm.dialects.recency import fill_recency
 from hermes_orm.models import Base
@@ -43,7 +43,7 @@ class PostgreSQLBulk(Bulk):
         for name in TRIGGERED:
             execute(f"ALTER TABLE {name} DISABLE TRIGGER USER")
         preparer = tx.connection.dialect.identifier_preparer
-        for reference in _references():
+        for reference in references().values():
             constraint = preparer.format_constraint(reference)
             execute(f"ALTER TABLE {reference.table.name} DROP CONSTRAINT IF EXISTS {constraint}")
 
@@ -59,15 +59,10 @@ class PostgreSQLBulk(Bulk):
         connection = tx.connection
         fill_recency(connection)
         found: dict[str, int] = {}
-        for reference in _references():
+        for name, reference in references().items():
             if dangling := connection.scalar(_dangling(reference)):
-                found[_column(reference)] = dangling
-            text = str(
-                AddConstraint(reference, isolate_from_table=False).compile(
-                    dialect=connection.dialect
-                )
-            )
-            connection.exec_driver_sql(f"{text} NOT VALID" if dangling else text)
+                found[name] = dangling
+            add_reference(connection, name, is_validated=not dangling)
         for name in TRIGGERED:
             connection.exec_driver_sql(f"ALTER TABLE {name} ENABLE TRIGGER USER")
         defer_rebuild(connection)
@@ -86,16 +81,6 @@ class PostgreSQLBulk(Bulk):
     def set_last_id(self, tx: Transaction, last_id: int) -> None:
         """Have the next message get an id beyond `last_id`."""
         tx.connection.exec_driver_sql(f"SELECT setval({SEQUENCE}, {last_id + 1}, false)")
-
-
-def _references() -> Iterator[ForeignKeyConstraint]:
-    for table in Base.metadata.sorted_tables:
-        yield from sorted(table.foreign_key_constraints, key=_column)
-
-
-def _column(reference: ForeignKeyConstraint) -> str:
-    (column,) = reference.columns
-    return str(column)
 
 
 def _dangling(reference: ForeignKeyConstraint) -> Select[int]:

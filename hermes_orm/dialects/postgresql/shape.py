@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import cache
 from typing import NamedTuple
 
-from sqlalchemy import Connection, ForeignKeyConstraint, select, text
+from sqlalchemy import Connection, select, text
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.schema import AddConstraint
 
+from hermes_orm.dialects.postgresql.references import add_reference, references
 from hermes_orm.errors import SchemaError
 from hermes_orm.models import Base, StateMeta
 from hermes_orm.models.meta import COPY_MARK
@@ -74,15 +73,14 @@ def missing(connection: Connection) -> Missing:
         {
             "columns": [f"{table.name}.{column.name}" for table in tables for column in table.c],
             "indexes": [str(index.name) for table in tables for index in table.indexes],
-            "keys": list(_references()),
+            "keys": list(references()),
         },
     ).all()
-    columns, indexes, references = (
-        tuple(row[1] for row in rows if row[0] == kind) for kind in ("column", "index", "reference")
-    )
-    if references and not columns and connection.scalar(_COPY) is not None:
-        references = ()
-    return Missing(columns, indexes, references)
+    kinds = ("column", "index", "reference")
+    found = Missing(*(tuple(row[1] for row in rows if row[0] == kind) for kind in kinds))
+    if found.references and not found.columns and connection.scalar(_COPY) is not None:
+        return found._replace(references=())
+    return found
 
 
 def complete(connection: Connection, replay: Callable[[], None]) -> tuple[str, ...]:
@@ -97,26 +95,13 @@ def complete(connection: Connection, replay: Callable[[], None]) -> tuple[str, .
     if names:
         replay()
         for name in missing(connection).references:
-            _add_reference(connection, name)
+            _restore(connection, name)
     return names
 
 
-@cache
-def _references() -> dict[str, ForeignKeyConstraint]:
-    """Return the foreign keys of the models by `table.column`."""
-    return {
-        f"{table.name}.{key.column_keys[0]}": key
-        for table in Base.metadata.sorted_tables
-        for key in table.foreign_key_constraints
-    }
-
-
-def _add_reference(connection: Connection, name: str) -> None:
-    key = _references()[name]
-    # Isolated, it would be left out of each table that is created from then on.
-    adding = AddConstraint(key, isolate_from_table=False)
-    declared = str(adding.compile(dialect=connection.dialect))
-    connection.exec_driver_sql(f"{declared} NOT VALID")
+def _restore(connection: Connection, name: str) -> None:
+    add_reference(connection, name, is_validated=False)
+    key = references()[name]
     try:
         with connection.begin_nested():
             connection.exec_driver_sql(
