@@ -8,6 +8,7 @@ from sqlalchemy import Connection, Table, insert
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from hermes_orm import clock
+from hermes_orm.dialects.uids import UID_MARK
 from hermes_orm.models.meta import HEAD_REVISION, SCHEMA_VERSION, SchemaVersion, StateMeta
 from hermes_orm.models.own import AlembicVersion
 
@@ -35,7 +36,7 @@ def describe_new_database(connection: Connection) -> None:
     settings = {
         "store_instance_id": str(uuid4()),
         "store_created_at_utc": datetime.fromtimestamp(clock.now(), UTC).isoformat(),
-        "message_uid_backfill": "1",  # every row gets its uid when it is inserted
+        UID_MARK: "1",  # every row gets its uid when it is inserted
     }
     connection.execute(
         insert(StateMeta), [{"key": key, "value": value} for key, value in settings.items()]

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Update, update
 from hermes_orm.dialects.expressions import new_uid
 from hermes_orm.models import Message
 
-DONE: Final = "message_uid_backfill"
+UID_MARK: Final = "message_uid_backfill"
 """Key of `state_meta`: every message has an id. Other programs know it, too."""
 
 

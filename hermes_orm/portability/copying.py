@@ -18,6 +18,7 @@ from hermes_orm.dialects import Prepared, make_dialect, make_transport
 from hermes_orm.dialects.base import Transaction, Work
 from hermes_orm.dialects.bulk import Bulk, loading_transport, make_bulk
 from hermes_orm.dialects.transport import HeldTransaction, Transport
+from hermes_orm.dialects.uids import UID_MARK
 from hermes_orm.errors import CopyError
 from hermes_orm.home import hermes_home
 from hermes_orm.location import Location, SqliteLocation, locate
@@ -40,9 +41,7 @@ T = TypeVar("T")
 Progress = Callable[[str, int, int], object]
 """Is told what is being done, how many rows are done, and how many there are."""
 
-KEYS_OF_NEW: Final = frozenset(
-    {"store_instance_id", "store_created_at_utc", "message_uid_backfill"}
-)
+KEYS_OF_NEW: Final = frozenset({"store_instance_id", "store_created_at_utc", UID_MARK})
 """Settings that a database has from its creation."""
 UNMARK: Final = Prepared(delete(StateMeta).where(StateMeta.key == bindparam("key")))
 

@@ -19,6 +19,7 @@ from hermes_orm.dialects.base import Transaction, Work
 from hermes_orm.dialects.bulk import Bulk
 from hermes_orm.dialects.sqlite.damaged import DamagedFile, errors
 from hermes_orm.dialects.transport import Transport
+from hermes_orm.dialects.uids import UID_MARK
 from hermes_orm.models import Message, SessionTurnLease, StateMeta
 from hermes_orm.portability.orphans import mend_references
 from hermes_orm.portability.salvage import Salvage
@@ -33,7 +34,6 @@ LEFT: Final = frozenset({SessionTurnLease.__tablename__})
 META_LEFT: Final = frozenset({*KEYS_LEFT, "telegram_dm_topic_schema_version"})
 REFUSED: Final = (IntegrityError, sqlite3.IntegrityError)
 """Errors of rows that the schema does not allow."""
-UID_MARK: Final = "message_uid_backfill"
 
 
 class Reloading:

@@ -8,7 +8,7 @@ from sqlalchemy import BigInteger, Index, bindparam, func, inspect, select
 from sqlalchemy.schema import CreateIndex
 
 from hermes_orm.dialects import Prepared
-from hermes_orm.dialects.uids import DONE, give_uids
+from hermes_orm.dialects.uids import UID_MARK, give_uids
 from hermes_orm.models import Message
 from hermes_orm.repositories.base import Repository
 from hermes_orm.repositories.meta import GET_META, SET_META
@@ -30,7 +30,7 @@ class LeftoverRepository(Repository):
 
     def are_complete(self) -> bool:
         """Whether nothing is known to be left."""
-        return bool(self.tx.scalar(GET_META, {"key": DONE}) == "1")
+        return bool(self.tx.scalar(GET_META, {"key": UID_MARK}) == "1")
 
     def missing_indexes(self) -> list[Index]:
         """Return the indexes of messages that do not exist."""
@@ -46,7 +46,7 @@ class LeftoverRepository(Repository):
         step = {"after_id": after_id, "rows": STEP_ROWS}
         last_id: int | None = self.tx.scalar(LAST_OF_STEP, step)
         if last_id is None:
-            self.tx.run(SET_META, {"key": DONE, "value": "1"})
+            self.tx.run(SET_META, {"key": UID_MARK, "value": "1"})
         else:
             self.tx.run(GIVE, {"after_id": after_id, "last_id": last_id})
         return last_id
